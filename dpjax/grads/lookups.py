@@ -37,30 +37,68 @@ class Table(NamedTuple):
 
 
 def as_table(equation: core.JaxprEqn, operand: int) -> Table | None:
-  """Returns an embedding as a `Table`, None for all other operations."""
-  if equation.primitive.name != 'gather' or operand != 0:
+  """Returns an embedding as a `Table`, None for all other operations.
+
+  An embedding reads whole rows of its first input: a `gather`, or for one row a
+  `dynamic_slice`, as `jax.vmap` and indexing with one number make them. Indices
+  along the other axes can only be zero, and are ignored or checked as JAX does.
+  """
+  name = equation.primitive.name
+  if operand != 0 or name not in ('dynamic_slice', 'gather'):
     return None
+  shape = jaxprs.aval(equation.invars[0]).shape
+  if not shape or tuple(equation.params['slice_sizes']) != (1, *shape[1:]):
+    return None
+  axes = (0,), range(1, len(shape))
+  if name == 'dynamic_slice':
+    # A slice of a whole axis starts at 0, whatever its start.
+    return Table(lambda rows: _clipped(_wide(rows).reshape((-1,)), shape[0]),
+                 1, shape, axes)
+  places = _places(equation, shape)
+  sites = math.prod(jaxprs.aval(equation.invars[1]).shape[:-1])
+  return None if places is None else Table(places, sites, shape, axes)
+
+
+def _places(equation: core.JaxprEqn, shape: tuple[int, ...]
+            ) -> Callable[[Array], tuple[Array, Array]] | None:
+  """Returns `Table.places` of a gather of rows of an array of this shape.
+
+  None if it is no embedding.
+  """
   numbers, mode = (equation.params[name] for name in ('dimension_numbers',
                                                       'mode'))
-  shape, indices = (jaxprs.aval(var).shape for var in equation.invars)
+  indices = jaxprs.aval(equation.invars[1]).shape
   out = len(jaxprs.aval(equation.outvars[0]).shape)
+  first = len(indices) - 1  # Axes of slices come after those of indices.
   modes = jax.lax.GatherScatterMode
-  if (numbers.collapsed_slice_dims != (0,) or numbers.start_index_map != (0,)
-      or numbers.operand_batching_dims
-      or tuple(numbers.offset_dims) != tuple(range(out - len(shape) + 1, out))
-      or tuple(equation.params['slice_sizes']) != (1, *shape[1:])
+  if (numbers.collapsed_slice_dims not in ((), (0,))
+      or 0 not in numbers.start_index_map or numbers.operand_batching_dims
+      or tuple(numbers.offset_dims) != tuple(range(first, out))
       or mode not in (modes.CLIP, modes.FILL_OR_DROP,
                       modes.PROMISE_IN_BOUNDS)):
     return None
+  place = numbers.start_index_map.index(0)
 
   def places(indices: Array) -> tuple[Array, Array]:
-    rows = indices.reshape((-1,))
+    starts = _wide(indices).reshape((-1, indices.shape[-1]))
+    rows = starts[:, place]
     if mode == modes.CLIP:
-      return jnp.clip(rows, 0, shape[0] - 1), jnp.ones(rows.shape, jnp.bool_)
-    return rows, (rows >= 0) & (rows < shape[0])
+      return _clipped(rows, shape[0])
+    others = jnp.delete(starts, place, 1)
+    return rows, ((rows >= 0) & (rows < shape[0])
+                  & jnp.all(others == 0, 1))
 
-  return Table(places, math.prod(indices[:-1]), shape,
-               ((0,), range(1, len(shape))))
+  return places
+
+
+def _clipped(rows: Array, num_rows: int) -> tuple[Array, Array]:
+  """Returns the rows that a lookup which clips its indices reads."""
+  return jnp.clip(rows, 0, num_rows - 1), jnp.ones(rows.shape, jnp.bool_)
+
+
+def _wide(indices: Array) -> Array:
+  """Returns integers of a type that can hold the number of rows."""
+  return indices.astype(jnp.int32) if indices.dtype.itemsize < 4 else indices
 
 
 def comparing_is_cheaper(num_sites: int, num_rows: int) -> bool:

@@ -5,7 +5,7 @@ Where an operation on parameters has a rule here, the gradient by its input is a
 through any other operation must be formed.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import math
 from typing import Any
 
@@ -36,33 +36,48 @@ def of_leaves(program: Program, values: Values
     program: of one record.
     values: of `program.parameter_values`.
   """
+  return {leaf: None if _is_refused(each) else [
+      read for read in each if isinstance(read, Read)]
+          for leaf, each in uses(program, values).items()}
+
+
+def uses(program: Program, values: Values
+         ) -> dict[int, list[Read | str]]:
+  """Returns all uses of each leaf, up to the one that decides `of_leaves`.
+
+  A use that is not followed is a text that says why. The last one of too many
+  uses says so.
+
+  Args:
+    program: of one record.
+    values: of `program.parameter_values`.
+  """
   walk = _Walk(program, values)
-  found: dict[int, list[Read] | None] = {
-      leaf: [] for leaf in range(len(program.parameters))}
-
-  def add(leaf: int, read: Read | None) -> None:
-    reads = found[leaf]
-    if reads is None or read is None or len(reads) >= _MOST_READS:
-      found[leaf] = None
-    else:
-      reads.append(read)
-
   for number, site in enumerate(program.sites):
-    read = reads_lib.at_site(number, site)
     for var in site.reads:
-      if read is None:
-        for leaf in walk.leaves(var):
-          add(leaf, None)
-      else:
-        for leaf, each in walk.spread(read, var):
-          add(leaf, each)
-  return found
+      try:
+        walk.spread(reads_lib.at_site(number, site), var)
+      except NotFollowed as error:
+        walk.refuse(var, str(error))
+  return walk.uses
+
+
+def _is_refused(uses: Sequence[Read | str]) -> bool:
+  """Returns whether the uses of a leaf are known to be not followed."""
+  return bool(uses) and isinstance(uses[-1], str)
 
 
 class _Walk:
-  """Walks from arrays of parameters back to the leaves."""
+  """Walks from arrays of parameters back to the leaves.
+
+  Attributes:
+    uses: see `uses`.
+  """
 
   def __init__(self, program: Program, values: Values):
+    self.uses: dict[int, list[Read | str]] = {
+        leaf: [] for leaf in range(len(program.parameters))}
+    self._sites = program.sites
     self._values = values
     self._number: dict[Any, int] = {
         var: i for i, var in enumerate(program.parameters)}
@@ -84,13 +99,22 @@ class _Walk:
       return frozenset()
     return self._leaves.get(var, frozenset())
 
-  def spread(self, read: Read, var: jaxprs.Atom
-             ) -> Iterator[tuple[int, Read | None]]:
-    """Yields (leaf, what the site adds to its gradient), see `of_leaves`."""
-    if var in self._number:
-      yield self._number[var], read
+  def refuse(self, var: jaxprs.Atom, reason: str) -> None:
+    """Says why a use of the leaves behind `var` is not followed."""
+    for leaf in self.leaves(var):
+      if not _is_refused(self.uses[leaf]):
+        self.uses[leaf].append(reason)
+
+  def spread(self, read: Read, var: jaxprs.Atom) -> None:
+    """Adds what a site adds to the gradient by `var` to the leaves' uses."""
+    # Ends the walk where a few equations have very many paths.
+    if all(_is_refused(self.uses[leaf]) for leaf in self.leaves(var)):
       return
-    if not self.leaves(var):
+    name = self._sites[read.site].name
+    if var in self._number:
+      own = self.uses[self._number[var]]
+      own.append(read if len(own) < _MOST_READS else
+                 f'{name} reads it after {_MOST_READS} other uses')
       return
     equation = self._makers[var]
     out = [each is var for each in equation.outvars].index(True)
@@ -100,10 +124,11 @@ class _Walk:
       try:
         found = _pulled(read, equation, out, operand, self._values)
       except NotFollowed:
-        yield from ((leaf, None) for leaf in self.leaves(source))
+        self.refuse(source, f'{equation.primitive.name} changes it before '
+                    f'{name} reads it')
       else:
         if found is not None:
-          yield from self.spread(found, source)
+          self.spread(found, source)
 
 
 def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
@@ -136,11 +161,34 @@ def _pulled(read: Read, equation: core.JaxprEqn, out: int, operand: int,
     if not whole or source.size != jaxprs.aval(equation.outvars[out]).size:
       raise NotFollowed
     return read._replace(chain=(equation, *read.chain))
-  if read.chain or read.is_whole or name not in _RULES:
-    raise NotFollowed
   others = [None if i == operand else jaxprs.value_of(values, var)
             for i, var in enumerate(equation.invars)]
+  if read.chain or read.is_whole:
+    return _whole(read, equation, operand, others)
+  if name not in _RULES:
+    raise NotFollowed
   return _RULES[name](read, equation, out, operand, others)
+
+
+def _whole(read: Read, equation: core.JaxprEqn, operand: int,
+           others: Sequence[Any]) -> Read:
+  """Returns the read of a term or a multiple of an array without factors.
+
+  The array is stacked over the steps of a loop, or its entries were rearranged.
+  """
+  name = equation.primitive.name
+  if jaxprs.aval(equation.invars[operand]).shape != jaxprs.aval(
+      equation.outvars[0]).shape:
+    raise NotFollowed
+  if name in ('add', 'add_any', 'sub'):
+    return _neg(read) if (name, operand) == ('sub', 1) else read
+  if name == 'neg':
+    return _neg(read)
+  if name == 'mul' and others[1 - operand].size == 1:
+    return _scaled(read, jnp.asarray(others[1 - operand]))
+  if (name, operand) == ('div', 0) and others[1].size == 1:
+    return _scaled(read, 1 / jnp.asarray(others[1], jnp.float32))
+  raise NotFollowed
 
 
 def _neg(read: Read, *_: Any) -> Read:

@@ -30,7 +30,7 @@ from dpjax.typing import Array
 
 
 class NotFollowed(Exception):
-  """Raised where a gradient is not a product of two factors."""
+  """Raised where a gradient is not a product of two factors; may say why."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,22 +137,28 @@ class Read(NamedTuple):
     return gradient.transpose(order).reshape(self.widths)
 
 
-def at_site(number: int, site: Site) -> Read | None:
-  """Returns what a site adds to the gradient by what it reads, or None."""
-  operand = site.operands[0]
-  if len(site.operands) > 1 or _is_complex(site):
-    return None
-  operation = (contractions.as_layer(site.equation, operand)
-               or lookups.as_table(site.equation, operand))
+def at_site(number: int, site: Site) -> Read:
+  """Returns what a site adds to the gradient by what it reads.
+
+  Raises:
+    NotFollowed: if it is no dense layer, convolution or embedding.
+  """
+  if len(site.operands) > 1:
+    raise NotFollowed(f'{site.name} reads it together with other parameters')
+  if _is_complex(site):
+    raise NotFollowed(f'{site.name} reads it in complex numbers')
+  operation = (contractions.as_layer(site.equation, site.operands[0])
+               or lookups.as_table(site.equation, site.operands[0]))
   if operation is None:
-    return None
+    raise NotFollowed(f'{site.name} reads it')
   if not all(site.sliced[0]):
     operation = passes.over_steps(operation, math.prod(
         length for length, sliced in zip(
             site.lengths, site.sliced[0], strict=True) if not sliced))
   shape = jaxprs.aval(site.reads[0]).shape
-  if isinstance(operation, Table) and shape[0] == 1:
-    return None  # Axes of size 1 belong to no factor.
+  if isinstance(operation, Table) and (shape[0] == 1 or site.inputs[0] != 1):
+    # Axes of size 1 belong to no factor.
+    raise NotFollowed(f'{site.name} reads it')
   is_stacked = any(site.sliced[0])
   if operation.axes is None or is_stacked:
     plain = Factor((), None, True)

@@ -12,7 +12,7 @@ from experiments.layer_table import comparison
 from experiments.layer_table.comparison import Compared
 
 COMMAND = 'python -m launch.layers'
-_TEXT = f'''# Layers of Linen, NNX and Equinox
+TEXT = f'''# Layers of Linen, NNX and Equinox
 
 Clipping needs the norm of the gradient of each record, and the sum of the
 gradients with weights. `dpjax.grads.bookkeeping` finds both for layers of any
@@ -54,7 +54,7 @@ def page(libraries: Sequence[str],
 
   rows = [(layer, about, *(compared(library, layer) for library in libraries))
           for layer, about in cases.LAYERS.items()]
-  return (_TEXT + tables.markdown(('layer', 'what it is', *libraries), rows)
+  return (TEXT + tables.markdown(('layer', 'what it is', *libraries), rows)
           + f'\nMade by `{COMMAND}`.\n')
 
 

@@ -43,9 +43,17 @@ def _compare(case, **options):
 @pytest.mark.parametrize('library, layer', _ALL)
 def test_norms_and_sums_are_those_of_vmap(library, layer):
   compared = _compare(_case(library, layer))
-  if _TABLE.exists():  # written by `python -m launch.layers`
-    written = table.cells(_TABLE.read_text(), library)
-    assert written[layer] == table.cell(compared)
+  written = table.cells(_TABLE.read_text(), library)
+  assert written[layer] == table.cell(compared)
+
+
+def test_the_committed_page_has_the_text_and_the_layers_of_the_command():
+  """Without a comparison; the test above compares each cell."""
+  text = _TABLE.read_text()
+  assert text.startswith(table.TEXT)
+  assert text.endswith(f'Made by `{table.COMMAND}`.\n')
+  for library in comparison.LIBRARIES:
+    assert list(table.cells(text, library)) == list(cases.LAYERS)
 
 
 @pytest.mark.sound
