@@ -27,6 +27,7 @@ from dpjax.grads import tracing
 from dpjax.grads.bundles import Bundle
 from dpjax.grads.contractions import Layer
 from dpjax.grads.passes import Pass
+from dpjax.grads.reads import Read
 from dpjax.grads.records import RecordGradients
 from dpjax.grads.shared import Group
 from dpjax.grads.shared import Measured
@@ -148,39 +149,54 @@ def planned(record_loss: Callable[[Params, PyTree], Array], params: Params,
   shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
       leaf.shape[1:], leaf.dtype), records)
   program = tracing.trace(record_loss, params, shapes)
-  known = known_leaves(program, jax.tree.leaves(params),
-                       gram_is_cheaper or contractions.gram_is_cheaper)
+  values = program.parameter_values(jax.tree.leaves(params))
+  known, reasons = known_leaves(
+      pullbacks.uses(program, values),
+      gram_is_cheaper or contractions.gram_is_cheaper)
   _say_what_is_formed(program, params, [
-      leaf for leaf, groups in known.items() if groups is None])
+      leaf for leaf, groups in known.items() if groups is None], reasons)
   return Plan(program, known)
 
 
-def known_leaves(program: Program, leaves: Sequence[Array],
-                 gram_is_cheaper: Callable[[Layer], bool]
-                 ) -> dict[int, list[Group] | None]:
-  """Returns the reads of each leaf by part; None if gradients are formed.
+def known_leaves(
+    uses: Mapping[int, Sequence[Read | str]],
+    gram_is_cheaper: Callable[[Layer], bool]
+    ) -> tuple[dict[int, list[Group] | None], dict[int, str]]:
+  """Returns how the gradients of each leaf are found.
 
   Args:
-    program: of one record.
-    leaves: parameter leaves.
-    gram_is_cheaper: see `of_record_loss`.
+    uses: see `pullbacks.uses`.
+    gram_is_cheaper: see `planned`.
+
+  Returns:
+    (the reads of each leaf by part, or None if gradients are formed; for those
+    leaves the reason).
   """
-  reads = pullbacks.of_leaves(program, program.parameter_values(leaves))
-  return {leaf: shared.groups(each, gram_is_cheaper) if each else (
-      None if each is None else []) for leaf, each in reads.items()}
+  known: dict[int, list[Group] | None] = {}
+  reasons: dict[int, str] = {}
+  for leaf, each in uses.items():
+    reads = [read for read in each if isinstance(read, Read)]
+    if len(reads) < len(each):
+      known[leaf], reasons[leaf] = None, str(each[-1])
+      continue
+    known[leaf] = shared.groups(reads, gram_is_cheaper) if reads else []
+    if known[leaf] is None:
+      reasons[leaf] = ('its uses overlap, or forming is cheaper than comparing '
+                       'lookups')
+  return known, reasons
 
 
 def _say_what_is_formed(program: Program, params: Params,
-                        unknown: Collection[int]) -> None:
+                        unknown: Collection[int],
+                        reasons: Mapping[int, str]) -> None:
   """Logs the parameters with slow gradients, once for each model."""
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
-  slow = {paths[leaf]: site.name for site in program.sites
-          for leaf in site.leaves
-          # Forming gradients of biases and scales is cheap.
-          if leaf in unknown and site.name not in tracing.CHEAP}
+  # Forming gradients of biases and scales is cheap.
+  slow = [leaf for leaf in unknown if not program.is_cheap(leaf)]
   if slow:
-    _say(', '.join(f'{path} ({name})' for path, name in slow.items()))
+    _say(', '.join(
+        f'{paths[leaf]} ({reasons[leaf]})' for leaf in sorted(slow)))
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from dpjax.grads import bookkeeping
 from dpjax.grads import contractions
+from dpjax.grads import pullbacks
 from dpjax.grads import tracing
 from dpjax.grads.shared import Group
 from dpjax.grads.tracing import Program
@@ -63,25 +64,26 @@ def explain(record_loss: Callable[[Params, PyTree], Array], params: Params,
     ...     lambda p, x: jnp.sum((x @ p['w'] + p['b'])**2), params,
     ...     jnp.ones(3)):
     ...   print(leaf.path, '|', leaf.way, '|', leaf.reason)
-    ['b'] | small | read by add
+    ['b'] | small | add reads it
     ['w'] | product of norms | read by dot_general at 1 position
   """
   program = tracing.trace(record_loss, params, record)
   leaves = [jnp.zeros(leaf.shape, leaf.dtype)
             for leaf in jax.tree.leaves(params)]
-  known = bookkeeping.known_leaves(program, leaves,
-                                   contractions.gram_is_cheaper)
+  known, reasons = bookkeeping.known_leaves(
+      pullbacks.uses(program, program.parameter_values(leaves)),
+      contractions.gram_is_cheaper)
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
-  return [Leaf(path, *_of_leaf(program, i, known[i]))
+  return [Leaf(path, *_of_leaf(program, i, known[i], reasons.get(i, '')))
           for i, path in enumerate(paths)]
 
 
-def _of_leaf(program: Program, leaf: int,
-             groups: list[Group] | None) -> tuple[str, str]:
+def _of_leaf(program: Program, leaf: int, groups: list[Group] | None,
+             reason: str) -> tuple[str, str]:
   """Returns the way and the reason of a leaf."""
   if groups is None:
-    return _of_formed(program, leaf)
+    return (SMALL if program.is_cheap(leaf) else FORMED), reason
   if not groups:
     return UNREAD, 'the loss does not depend on it'
   reads = [read for group in groups for read in group.reads]
@@ -95,19 +97,6 @@ def _of_leaf(program: Program, leaf: int,
   if all(not group.dense for group in groups):
     return LOOKUP, where
   return GRAM, where
-
-
-def _of_formed(program: Program, leaf: int) -> tuple[str, str]:
-  """Returns the way and the reason of a leaf with gradients as by `vmap`."""
-  sites = [site for site in program.sites if leaf in site.leaves]
-  names = _several([site.name for site in sites])
-  if all(site.name in tracing.CHEAP for site in sites):
-    return SMALL, f'read by {names}'
-  before = [equation.primitive.name for site in sites
-            for equation in program.sources(site)]
-  if before:
-    return FORMED, f'changed by {_several(before)} before {names} reads it'
-  return FORMED, f'read by {names}'
 
 
 def _several(names: Sequence[str]) -> str:

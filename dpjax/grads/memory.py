@@ -73,7 +73,7 @@ def num_records(program: Program, known: Mapping[int, Sequence[Group] | None],
 
   Args:
     program: of one record.
-    known: see `bookkeeping.known_leaves`.
+    known: see `bookkeeping.planned`.
     leaves: parameter leaves.
     count: number of records of the batch.
   """

@@ -28,25 +28,12 @@ from dpjax.typing import Array
 _MOST_READS = 64
 
 
-def of_leaves(program: Program, values: Values
-              ) -> dict[int, list[Read] | None]:
-  """Returns the reads of each leaf; None if its gradients must be formed.
-
-  Args:
-    program: of one record.
-    values: of `program.parameter_values`.
-  """
-  return {leaf: None if _is_refused(each) else [
-      read for read in each if isinstance(read, Read)]
-          for leaf, each in uses(program, values).items()}
-
-
 def uses(program: Program, values: Values
          ) -> dict[int, list[Read | str]]:
-  """Returns all uses of each leaf, up to the one that decides `of_leaves`.
+  """Returns all uses of each leaf, up to the first that is not followed.
 
-  A use that is not followed is a text that says why. The last one of too many
-  uses says so.
+  That one is a text that says why: then the gradients of the leaf must be
+  formed. The last one of too many uses says so.
 
   Args:
     program: of one record.

@@ -126,6 +126,17 @@ class Program(NamedTuple):
                         for source in sources for var in source.invars)
             and all(map(is_plain, sources)))
 
+  def is_cheap(self, leaf: int) -> bool:
+    """Returns whether gradients of a leaf are no larger than cotangents.
+
+    True for biases and scales, which operations of `CHEAP` read.
+    """
+    sites = [site for site in self.sites if leaf in site.leaves]
+    size = jaxprs.aval(self.parameters[leaf]).size
+    return all(site.name in CHEAP and size <= max(
+        jaxprs.aval(out).size for out in site.equation.outvars)
+               for site in sites)
+
   def sources(self, site: Site) -> list[core.JaxprEqn]:
     """Returns the equations of `weights` that a site depends on, in order."""
     needed = set(site.reads)

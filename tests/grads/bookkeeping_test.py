@@ -233,8 +233,8 @@ def test_what_is_slow_is_said_once(caplog):
     squares(apply, params, x[:3], 'bookkeeping')
   said = [record.getMessage() for record in caplog.records
           if record.name == bookkeeping.__name__]
-  assert len(said) == 1 and "['w0'] (cond)" in said[0]
-  assert "['w1'] (cond)" in said[0]
+  assert len(said) == 1 and "['w0'] (cond reads it" in said[0]
+  assert "['w1'] (cond reads it" in said[0]
   # Biases and scales are as small as the terms that they sum.
   caplog.clear()
   with caplog.at_level(logging.WARNING):

@@ -5,9 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.grads import bookkeeping
-from dpjax.grads import contractions
 from dpjax.grads import per_example
-from dpjax.grads import tracing
 from dpjax.typing import Batch
 
 SIZE = 6
@@ -66,10 +64,7 @@ def kinds(apply, params, x):
     one = jax.tree.map(lambda leaf: leaf[None], record)
     return loss(apply(params, one[0]), one[1])[0]
 
-  program = tracing.trace(record_loss, params, jax.tree.map(
-    lambda leaf: leaf[0], batch))
-  known = bookkeeping.known_leaves(program, jax.tree.leaves(params),
-                                   contractions.gram_is_cheaper)
+  known = bookkeeping.planned(record_loss, params, batch).known
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
   names = lambda groups: 'formed' if groups is None else ' '.join(

@@ -148,7 +148,6 @@ def test_what_looks_rows_up_and_what_does_not():
   assert lookups.as_table(_gather((9, 4), (3, 1))[0], 0) is not None
   refused = {
     'indices of columns': dict(start_index_map=(1,)),
-    'indices of entries': dict(start_index_map=(0, 1), indices=(3, 2)),
     'parts of rows': dict(slice_sizes=(1, 2)),
     'two rows at once': dict(slice_sizes=(2, 4), collapsed_slice_dims=(),
                              offset_dims=(1, 2)),

@@ -373,4 +373,4 @@ def test_branches_in_loops_are_named(caplog):
                      params)
   said = [record.getMessage() for record in caplog.records
           if record.name == bookkeeping.__name__]
-  assert len(said) == 1 and "['w'] (cond)" in said[0]
+  assert len(said) == 1 and "['w'] (cond reads it)" in said[0]

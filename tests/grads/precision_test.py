@@ -202,10 +202,8 @@ def test_the_networks_take_all_ways_to_a_norm():
   for name, (apply, params, batch) in NETWORKS.items():
     def record_loss(params, record, apply=apply):
       return _loss(apply(params, record[0][None]), record[1][None])[0]
-    program = bookkeeping.tracing.trace(record_loss, params, jax.tree.map(
-      lambda leaf: leaf[0], tuple(batch)))
-    for leaf, groups in bookkeeping.known_leaves(
-        program, jax.tree.leaves(params), gram).items():
+    known = bookkeeping.planned(record_loss, params, tuple(batch)).known
+    for leaf, groups in known.items():
       for group in groups or ():
         operations[name, sorted(params)[leaf]] = group.reads[0].operation
   assert gram(operations['perceptron', 'dense'])
