@@ -26,6 +26,7 @@ from dpjax.grads import shared
 from dpjax.grads import tracing
 from dpjax.grads.bundles import Bundle
 from dpjax.grads.contractions import Layer
+from dpjax.grads.lookups import Table
 from dpjax.grads.passes import Pass
 from dpjax.grads.reads import Read
 from dpjax.grads.records import RecordGradients
@@ -35,6 +36,9 @@ from dpjax.grads.tracing import Program
 from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 _LOGGER = logging.getLogger(__name__)
+
+FORMED_LOOKUPS = 'read by more lookups than are worth comparing'
+"""Why gradients of a small embedding are formed."""
 
 
 class Plan(NamedTuple):
@@ -181,8 +185,9 @@ def known_leaves(
       continue
     known[leaf] = shared.groups(reads, gram_is_cheaper) if reads else []
     if known[leaf] is None:
-      reasons[leaf] = ('its uses overlap, or forming is cheaper than comparing '
-                       'lookups')
+      reasons[leaf] = FORMED_LOOKUPS if all(
+          isinstance(read.operation, Table) for read in reads) else (
+              'several operations read overlapping parts of it')
   return known, reasons
 
 
@@ -192,8 +197,9 @@ def _say_what_is_formed(program: Program, params: Params,
   """Logs the parameters with slow gradients, once for each model."""
   paths = [jax.tree_util.keystr(path) for path, _ in
            jax.tree_util.tree_leaves_with_path(params)]
-  # Forming gradients of biases and scales is cheap.
-  slow = [leaf for leaf in unknown if not program.is_cheap(leaf)]
+  # Forming gradients of biases, scales and small tables is cheap.
+  slow = [leaf for leaf in unknown if not program.is_cheap(leaf)
+          and reasons[leaf] != FORMED_LOOKUPS]
   if slow:
     _say(', '.join(
         f'{paths[leaf]} ({reasons[leaf]})' for leaf in sorted(slow)))

@@ -83,7 +83,9 @@ def _of_leaf(program: Program, leaf: int, groups: list[Group] | None,
              reason: str) -> tuple[str, str]:
   """Returns the way and the reason of a leaf."""
   if groups is None:
-    return (SMALL if program.is_cheap(leaf) else FORMED), reason
+    if program.is_cheap(leaf):
+      return SMALL, reason
+    return (KEPT if reason == bookkeeping.FORMED_LOOKUPS else FORMED), reason
   if not groups:
     return UNREAD, 'the loss does not depend on it'
   reads = [read for group in groups for read in group.reads]

@@ -21,11 +21,15 @@ _SMALL = {
     'one_figure': dict(ONLY=('method=cost,half', 'num_examples=50,100')),
     'audit_your_code': dict(NUM_RUNS=20000),
     'auditing': dict(NUM_RUNS=20000, NUM_CANARIES=60, NUM_STEPS=3),
+    'private_fine_tuning': dict(WIDTH=8, HEADS=2, PUBLIC_STEPS=2,
+                                PUBLIC_BATCH=8, STEPS=2, BATCH=20, EVERY=1,
+                                RANK=2),
     'private_training': dict(METHODS=('dp_sgd',), DEPTHS=(0, 1),
                              EPSILONS=(4.0,), SEEDS=range(2), NUM_STEPS=2,
                              DIGIT_STEPS=2),
 }
-_SLOW = ('audit_your_code', 'auditing', 'one_figure', 'private_training')
+_SLOW = ('audit_your_code', 'auditing', 'one_figure', 'private_fine_tuning',
+         'private_training')
 _NAMES = sorted(path.stem for path in _FOLDER.glob('*.ipynb'))
 # Folders of a machine and addresses of hosts must not be published.
 _PLACES = re.compile(r'/(home|root|tmp|work|usr|opt|mnt|content)/|https?://')
