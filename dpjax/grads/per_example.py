@@ -6,6 +6,7 @@ The gradients come from one of two kernels: `bookkeeping`, which is fast, and
 
 from collections.abc import Callable
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +66,7 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
     loss: (logits, labels) -> [b].
     clip_norm: l2 bounds C_k in [1e-12, 1e12], public; a tree prefix of the
       parameters. A number clips the whole gradient, {layer: number} clips each
-      layer by itself. For sums without a bound see `summed`.
+      layer by itself. Infinity is no clipping: the sums of `summed`.
     microbatch_size: number of records at a time, to save memory; the result is
       the same up to rounding. None chooses it, see `microbatches.added_up`.
     kernel: one of `KERNELS`: 'bookkeeping' or 'vmap'.
@@ -82,6 +83,8 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
     >>> [round(float(value), 3) for value in sums.total.ravel()]
     [-0.7, -0.8]
   """
+  if isinstance(clip_norm, float) and clip_norm == math.inf:
+    return summed(apply, loss, microbatch_size)
   weighted.check_clip_norms(clip_norm)
   sums = _rule_sums(apply, loss, weighted.clip, kernel, microbatch_size)
   return GradientBounder(
@@ -224,7 +227,8 @@ def per_example_norms(apply: ApplyFn, loss: LossFn, params: Params,
   return microbatches.mapped(norms, apply, params, batch)
 
 
-def summed(apply: ApplyFn, loss: LossFn) -> GradientBounder:
+def summed(apply: ApplyFn, loss: LossFn,
+           microbatch_size: int | None = None) -> GradientBounder:
   """Returns the bounder of plain gradient sums, which have no bound.
 
   It is the non-private baseline, computed by one ordinary backward pass. Its
@@ -233,13 +237,14 @@ def summed(apply: ApplyFn, loss: LossFn) -> GradientBounder:
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].
     loss: (logits, labels) -> [b].
+    microbatch_size: see `clipped`.
   """
   check = isolation.checker(apply, loss)
 
   def sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
     check(params, batch)
-    return plain_sums(apply, loss, params, batch, mask)
+    return plain_sums(apply, loss, params, batch, mask, microbatch_size)
 
   return GradientBounder(sums, lambda certificate: jnp.float32(jnp.inf))
 

@@ -132,7 +132,7 @@ def _delta_too_small(delta: float, epsilon: float) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
-                 epsilon: float, delta: float, adjacency: Adjacency,
+                 epsilon: float, delta: float, adjacency: Adjacency | str,
                  accountant: str = 'pld', max_batch_size: int | None = None,
                  noise_order: float | None = None,
                  lattice_size: int | None = None) -> TrainingPlan:
@@ -146,7 +146,7 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     num_steps: number of steps that will run.
     epsilon: target of the whole run, positive.
     delta: target of the whole run, in [1e-12, 1).
-    adjacency: which data sets are neighbours.
+    adjacency: which data sets are neighbours; also by name, 'replace_one'.
     accountant: 'pld' or 'rdp'.
     max_batch_size: see `PoissonSampler`; no effect on privacy.
     noise_order: see `TrainingPlan`.
@@ -164,6 +164,7 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     >>> round(run.noise_multiplier, 2), round(run.epsilon(1e-5), 3)
     (2.93, 1.0)
   """
+  adjacency = Adjacency(adjacency)
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
                            max_batch_size=max_batch_size)
   calibrate = (accounting.calibrate_noise_multiplier if noise_order is None
@@ -184,7 +185,7 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
 
 
 def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,
-                     adjacency: Adjacency,
+                     adjacency: Adjacency | str,
                      max_batch_size: int | None = None) -> TrainingPlan:
   """Returns a plan that samples as a private one does, without noise.
 
@@ -195,7 +196,7 @@ def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,
   sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
                            max_batch_size=max_batch_size)
   return TrainingPlan(sampler=sampler, num_steps=num_steps,
-                      noise_multiplier=None, adjacency=adjacency)
+                      noise_multiplier=None, adjacency=Adjacency(adjacency))
 
 
 def heuristic_rho(*, sampling_prob: float, noise_multiplier: float,

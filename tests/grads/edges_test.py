@@ -81,3 +81,19 @@ def test_short_are_floats_of_fewer_bits_than_float32():
     x = jnp.zeros([2], dtype)
     assert precision.is_short(x) == is_short
     assert precision.widened(x).dtype == (jnp.float32 if is_short else dtype)
+
+
+@pytest.mark.parametrize('kernel', per_example.KERNELS)
+def test_an_infinite_clip_norm_is_no_clipping(kernel):
+  """The sums are those of `summed`, and so is their infinite sensitivity."""
+  apply = lambda w, x: x @ w
+  loss = lambda logits, labels: jnp.square(logits[:, 0] - labels)
+  batch = Batch(jnp.arange(12.0).reshape((4, 3)), jnp.ones([4]))
+  mask = jnp.arange(4) != 2
+  own, plain = (each.sums(jnp.ones([3, 1]), batch, mask) for each in (
+    per_example.clipped(apply, loss, clip_norm=np.inf, kernel=kernel,
+                        microbatch_size=2), per_example.summed(apply, loss)))
+  np.testing.assert_allclose(own.total, plain.total, rtol=1e-5)
+  assert np.abs(plain.total).max() > 100
+  bounder = per_example.clipped(apply, loss, clip_norm=np.inf)
+  assert bounder.l2_sensitivity(()) == np.inf
