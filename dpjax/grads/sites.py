@@ -98,7 +98,7 @@ class Block(NamedTuple):
     sites: all sites of the body in order, those of inner blocks too.
   """
   equation: core.JaxprEqn
-  nodes: 'Mapping[int, Site | Block]'
+  nodes: Mapping[int, Any]  # The type of itself would be a text.
   sites: Sequence[Site]
 
   def run(self, inputs: Sequence[Any], taps: Sequence[Sequence[Array | None]]
