@@ -69,8 +69,12 @@ def make_transform(method: Method, sampler: PoissonSampler,
     first = privatizer.public_mean(sampler.expected_batch_size)
   # The pull-back reads noisy gradients, so it comes after the noise.
   rest = [] if method.pullback is None else [method.pullback]
-  # The wrapper keeps the privatizer's arguments from a plain optimiser.
-  return optax.chain(first, *rest, optax.with_extra_args_support(optimizer))
+  # The privatizer's arguments are kept from the optimiser: sums of indicators
+  # are exact, and whatever it reads must be private.
+  own = optax.with_extra_args_support(optimizer)
+  return optax.chain(first, *rest, optax.GradientTransformation(
+      own.init, lambda updates, state, params=None: own.update(
+          updates, state, params)))
 
 
 def init_state(key: PRNGKey, *, model: Model, method: Method,
