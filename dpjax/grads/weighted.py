@@ -72,13 +72,14 @@ def is_infinite(clip_norm: PyTree) -> bool:
 def check_clip_norms(clip_norm: PyTree) -> None:
   """Checks that there is a clip norm, and that each lies in [1e-12, 1e12].
 
-  Infinity, for no clipping, is treated before; it cannot be the clip norm of
-  some layers only, because noise of all layers would be infinite.
+  Infinity cannot be the clip norm of some layers only, because the noise of all
+  layers would be infinite.
   """
-  for bound in jax.tree.leaves(clip_norm):
-    if bound == math.inf:
-      raise ValueError('clip_norm = infinity means no clipping at all, so it '
-                       f'must be the only clip norm, got {clip_norm}')
+  bounds = jax.tree.leaves(clip_norm)
+  if len(bounds) > 1 and math.inf in bounds:
+    raise ValueError('clip_norm must be a positive number for each layer; '
+                     'infinity, for no clipping, must be the only clip norm; '
+                     f'got {clip_norm}')
   if not jax.tree.leaves(clip_norm):
     raise ValueError('clip_norm must be a positive number, or a tree of them '
                      f'such as {{layer: number}}, got {clip_norm}')
