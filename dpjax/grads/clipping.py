@@ -106,7 +106,7 @@ def _layers(params: PyTree) -> PyTree:
   if jax.tree_util.all_leaves([child for child in children
                                if jax.tree.leaves(child)]):
     return 0
-  return structure.unflatten([
+  return jax.tree.unflatten(structure, [
       # A subtree without arrays stays, so that no layer is empty.
       _layers(child) if jax.tree.leaves(child) else child
       for child in children])

@@ -114,9 +114,9 @@ def _knowing_noise(optimizer: optax.GradientTransformation,
              l2_sensitivity: PyTree = None, **others: Any
              ) -> tuple[PyTree, PyTree]:
     del others
-    known = noise is not None and l2_sensitivity is not None
-    return optimizer.update(updates, state, params, **(
-        {'noise_stddev': noise(l2_sensitivity, updates)} if known else {}))
+    told = ({} if noise is None or l2_sensitivity is None else
+            {'noise_stddev': noise(l2_sensitivity, updates)})
+    return optimizer.update(updates, state, params, **told)
 
   return optax.GradientTransformationExtraArgs(optimizer.init, update)
 
