@@ -205,7 +205,7 @@ def test_images_are_records_too():
     np.testing.assert_allclose(total, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize('value', [0., -1., np.nan, np.inf])
+@pytest.mark.parametrize('value', [0., -1., np.nan])
 def test_refuses_a_bound_that_is_none(network, value):
   with pytest.raises(ValueError, match='clip_norm must be a positive number'):
     _clipped(network, value)
