@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 import math
 
+import jax
 import jax.numpy as jnp
 
 from dpjax import errors
-from dpjax.typing import Array
+from dpjax.typing import Array, Params, PyTree
 
 # Norms and products in float32 err by a few parts in 10^6; aiming this much
 # below the bound keeps the claimed bound true.
@@ -70,3 +71,42 @@ def per_layer(names: Sequence[str], *, clip_norm: float) -> dict[str, float]:
   """
   errors.check_scale('clip_norm', clip_norm)
   return {name: clip_norm / math.sqrt(len(names)) for name in names}
+
+
+def of_layers(params: Params, *, clip_norm: float) -> PyTree:
+  """Returns equal clip norms of the layers of any parameters, as `per_layer`.
+
+  A layer is a subtree that holds arrays only and is no part of a larger one, or
+  an array beside such subtrees.
+
+  Args:
+    params: parameters, arrays or their shapes.
+    clip_norm: l2 bound over all layers together.
+
+  Returns:
+    A tree prefix of `params` with the clip norm of each layer.
+
+  Examples:
+    >>> from dpjax.grads import clipping
+    >>> layer = {'kernel': jnp.ones([2, 3]), 'bias': jnp.ones(3)}
+    >>> clipping.of_layers({'first': layer, 'last': [layer] * 3}, clip_norm=2.0)
+    {'first': 1.0, 'last': [1.0, 1.0, 1.0]}
+  """
+  errors.check_scale('clip_norm', clip_norm)
+  prefix = _layers(params)
+  bound = clip_norm / math.sqrt(len(jax.tree.leaves(prefix)))
+  return jax.tree.map(lambda _: bound, prefix)
+
+
+def _layers(params: PyTree) -> PyTree:
+  """Returns a tree prefix with a leaf, 0, for each layer."""
+  # One level of the tree: whatever is below its root counts as a leaf.
+  children, structure = jax.tree.flatten(
+      params, is_leaf=lambda node: node is not params)
+  if jax.tree_util.all_leaves([child for child in children
+                               if jax.tree.leaves(child)]):
+    return 0
+  return jax.tree.unflatten(structure, [
+      # A subtree without arrays stays, so that no layer is empty.
+      _layers(child) if jax.tree.leaves(child) else child
+      for child in children])

@@ -6,7 +6,6 @@ The gradients come from one of two kernels: `bookkeeping`, which is fast, and
 
 from collections.abc import Callable
 import functools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +65,8 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
     loss: (logits, labels) -> [b].
     clip_norm: l2 bounds C_k in [1e-12, 1e12], public; a tree prefix of the
       parameters. A number clips the whole gradient, {layer: number} clips each
-      layer by itself. Infinity is no clipping: the sums of `summed`.
+      layer by itself. Infinity clips nothing: it gives `summed`, of infinite
+      sensitivity, which no noise makes private.
     microbatch_size: number of records at a time, to save memory; the result is
       the same up to rounding. None chooses it, see `microbatches.added_up`.
     kernel: one of `KERNELS`: 'bookkeeping' or 'vmap'.
@@ -83,7 +83,7 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
     >>> [round(float(value), 3) for value in sums.total.ravel()]
     [-0.7, -0.8]
   """
-  if isinstance(clip_norm, float) and clip_norm == math.inf:
+  if weighted.is_infinite(clip_norm):
     return summed(apply, loss, microbatch_size)
   weighted.check_clip_norms(clip_norm)
   sums = _rule_sums(apply, loss, weighted.clip, kernel, microbatch_size)
@@ -232,7 +232,8 @@ def summed(apply: ApplyFn, loss: LossFn,
   """Returns the bounder of plain gradient sums, which have no bound.
 
   It is the non-private baseline, computed by one ordinary backward pass. Its
-  sensitivity is infinite, so a privatizer would add infinite noise.
+  sensitivity is infinite, so a privatizer adds infinite noise: its mean is NaN
+  or infinite, its joint noise multiplier NaN, and `loop.fit` refuses the run.
 
   Args:
     apply: (params, x [b, ...]) -> logits [b, c].

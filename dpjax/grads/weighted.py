@@ -41,8 +41,8 @@ def of_record_loss(record_loss: RecordLoss, *, clip_norm: PyTree | Adaptive,
 
   Args:
     record_loss: (params, one record) -> loss of the record, a scalar.
-    clip_norm: see `per_example.clipped`; or `Adaptive` radii, see
-      `per_example.adaptively_clipped`.
+    clip_norm: see `per_example.clipped`, but not infinity; or `Adaptive`
+      radii, see `per_example.adaptively_clipped`.
     kernel: see `per_example.clipped`.
 
   Returns:
@@ -65,8 +65,22 @@ def of_record_loss(record_loss: RecordLoss, *, clip_norm: PyTree | Adaptive,
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
 
 
+def is_infinite(clip_norm: PyTree) -> bool:
+  """Returns whether the clip norm is the number infinity: no clipping."""
+  return jax.tree_util.all_leaves([clip_norm]) and clip_norm == math.inf
+
+
 def check_clip_norms(clip_norm: PyTree) -> None:
-  """Checks that there is a clip norm, and that each lies in [1e-12, 1e12]."""
+  """Checks that there is a clip norm, and that each lies in [1e-12, 1e12].
+
+  Infinity cannot be the clip norm of some layers only, because the noise of all
+  layers would be infinite.
+  """
+  bounds = jax.tree.leaves(clip_norm)
+  if len(bounds) > 1 and math.inf in bounds:
+    raise ValueError('clip_norm must be a positive number for each layer; '
+                     'infinity, for no clipping, must be the only clip norm; '
+                     f'got {clip_norm}')
   if not jax.tree.leaves(clip_norm):
     raise ValueError('clip_norm must be a positive number, or a tree of them '
                      f'such as {{layer: number}}, got {clip_norm}')

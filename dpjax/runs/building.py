@@ -5,7 +5,6 @@ from collections.abc import Callable
 import functools
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import optax
 
 from dpjax.data import arrays
@@ -27,6 +26,7 @@ from dpjax.runs.configuration import TrainingConfig
 from dpjax.runs.settings import known
 from dpjax.train import augment
 from dpjax.train import averaging
+from dpjax.train import optimizers
 
 Dataset = arrays.Dataset | images.ImageDataset
 
@@ -188,19 +188,11 @@ def _maker(config: TrainingConfig
 
 def make_averaging(config: TrainingConfig) -> averaging.Averaging | None:
   """Returns the parameter average to evaluate; None for the last iterate."""
-  if config.average == 'none':
-    return None
-  return averaging.ema() if config.average == 'ema' else averaging.polyak()
+  return averaging.named(None if config.average == 'none' else config.average)
 
 
 def make_optimizer(config: TrainingConfig) -> optax.GradientTransformation:
   """Returns the optimiser, which only post-processes noisy mean gradients."""
-  first_rate = known(config.learning_rate)
-  rate: optax.ScalarOrSchedule = first_rate
-  if config.schedule == 'cosine':
-    decay = optax.cosine_decay_schedule(first_rate, known(config.num_steps))
-    # Strict promotion of dtypes does not divide the integer count by a float.
-    rate = lambda count: decay(count.astype(jnp.float32))
-  makers = {'sgd': optax.sgd, 'adam': optax.adam,
-            'momentum': functools.partial(optax.sgd, momentum=0.9)}
-  return makers[known(config.optimizer)](rate)
+  return optimizers.named(
+      known(config.optimizer), known(config.learning_rate),
+      schedule=known(config.schedule), num_steps=known(config.num_steps))

@@ -20,6 +20,9 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.settings import about
+from dpjax.train import averaging
+from dpjax.train import clip_norms
+from dpjax.train import optimizers
 
 METHODS = tuple(training_methods.METHODS)
 WITH_VIEWS = training_methods.having('views')
@@ -120,11 +123,13 @@ class TrainingConfig:
       OPTIMISER, 'Divisor of the logits in the loss. Default: from the method.',
       check=errors.check_positive, filled=True))
   optimizer: str | None = field(default=None, metadata=about(
-      OPTIMISER, 'Optimizer applied to the noisy gradient. Default: sgd.',
-      choices=('sgd', 'momentum', 'adam'), filled=True))
+      OPTIMISER, 'Optimizer applied to the noisy gradient; '
+      'noise_corrected_adam takes the variance of the noise out of the second '
+      'moment. Default: sgd.', choices=tuple(optimizers.OPTIMIZERS),
+      filled=True))
   schedule: str | None = field(default=None, metadata=about(
       OPTIMISER, 'Schedule of the learning rate. Default: cosine.',
-      choices=('constant', 'cosine'), filled=True))
+      choices=optimizers.SCHEDULES, filled=True))
   learning_rate: float | None = field(default=None, metadata=about(
       OPTIMISER, 'Initial learning rate. Default: from the method.',
       check=errors.check_positive, filled=True))
@@ -202,7 +207,7 @@ class TrainingConfig:
       'in each step (REG-04).', check=_AT_LEAST_1, later=True))
   average: str = field(default='none', metadata=about(
       OPTIMISER, 'Which average of the parameters is evaluated and written.',
-      choices=('none', 'ema', 'polyak'), later=True))
+      choices=('none', *averaging.NAMES), later=True))
   allow_unsound: bool = field(default=False, metadata=about(
       PRIVACY, 'Confirms that you accept that lip_printed (Barczewski, 2025, '
       'Algorithm 8 as printed) is not private. Its summary has epsilon_valid = '
@@ -264,6 +269,10 @@ class TrainingConfig:
       'guesses it can subtract the noise, so the summary has epsilon_valid = '
       'false. Default: the random source of the system; two runs of one '
       'configuration are then two releases.', check=errors.check_seed,
+      later=True))
+  clip_blocks: str = field(default='whole', metadata=about(
+      NETWORK, 'dp_sgd_adaptive: whether one clip norm adapts, for the whole '
+      'gradient, or one for each layer.', choices=clip_norms.BLOCKS,
       later=True))
 
   @property

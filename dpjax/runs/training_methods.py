@@ -94,7 +94,8 @@ METHODS: Mapping[str, TrainingMethod] = types.MappingProxyType({
     'dp_sgd_automatic': _clipping(
         make=methods.dp_sgd_automatic, learning_rate=1.0),
     'dp_sgd_adaptive': _clipping(
-        make=methods.dp_sgd_adaptive, arguments=_CLIPPED + _ADAPTIVE),
+        make=methods.dp_sgd_adaptive, arguments=(
+            *_CLIPPED, *_ADAPTIVE, 'clip_blocks')),
     # It clips single views, and its proof is for norms in float32.
     'layer_clipped': _clipping(
         make=methods.layer_clipped, arguments=('clip_norm',), views=False,

@@ -7,7 +7,7 @@ same number everywhere, and so behaves as SGD with momentum. The variance is
 known and public, so it can be subtracted. Source: Tang and Lécuyer (2023).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,25 +32,28 @@ class NoiseCorrectedState(NamedTuple):
 
 
 def noise_corrected(learning_rate: optax.ScalarOrSchedule, *,
-                    noise_stddev: float, b1: float = 0.9, b2: float = 0.999,
-                    floor: float | None = None
-                    ) -> optax.GradientTransformation:
+                    noise_stddev: float | None = None, b1: float = 0.9,
+                    b2: float = 0.999, floor: float | None = None
+                    ) -> optax.GradientTransformationExtraArgs:
   """Returns Adam whose second moment is freed of the variance of the noise.
 
   Guarantee: it reads noisy gradients and public numbers only, so it is
-  post-processing. `make_private` takes a function of the noise:
-
-      optimizer = lambda stddev: noise_corrected(1e-3, noise_stddev=stddev)
+  post-processing.
 
   Args:
     learning_rate: a number or a schedule of optax.
     noise_stddev: standard deviation of the noise in each entry of the mean
-      gradient; 0 gives Adam.
+      gradient; 0 gives Adam. None takes that of each step, which `make_private`
+      and `loop.fit` pass to the optimiser; it may differ by layer and by step.
     b1: decay of the mean of gradients, in [0, 1).
     b2: decay of the mean of squares, in [0, 1).
     floor: least value of the corrected second moment, positive. It may be
       negative before, because the squares of the noise fluctuate. By default
       1e-8, or if that is larger the square of a tenth of the noise.
+
+  Raises:
+    ValueError: if a value is out of range; or in an update, if the noise is not
+      known.
   """
   return optax.chain(
       scale_by_noise_corrected_adam(noise_stddev=noise_stddev, b1=b1, b2=b2,
@@ -59,12 +62,14 @@ def noise_corrected(learning_rate: optax.ScalarOrSchedule, *,
 
 
 def scale_by_noise_corrected_adam(
-    *, noise_stddev: float, b1: float = 0.9, b2: float = 0.999,
-    floor: float | None = None) -> optax.GradientTransformation:
+    *, noise_stddev: float | None = None, b1: float = 0.9, b2: float = 0.999,
+    floor: float | None = None) -> optax.GradientTransformationExtraArgs:
   """Returns the update m / sqrt(max(v - noise_stddev^2, floor)).
 
-  m and v are the means of gradients and of their squares, each divided by one
-  minus its decay to the power of the number of updates.
+  The noise of a step is the argument `noise_stddev` of `update`, a tree prefix
+  of the gradients, unless it is given here. m and v are the means of gradients
+  and of their squares, each divided by one minus its decay to the power of the
+  number of updates.
 
   Args: see `noise_corrected`.
 
@@ -76,20 +81,29 @@ def scale_by_noise_corrected_adam(
     >>> [round(float(value), 3) for value in updates]  # 5 / sqrt(25 - 9).
     [1.25, -1.25]
   """
-  errors.check_non_negative('noise_stddev', noise_stddev)
+  if noise_stddev is not None:
+    errors.check_non_negative('noise_stddev', noise_stddev)
+  if floor is not None:
+    errors.check_positive('floor', floor)
   for name, decay in (('b1', b1), ('b2', b2)):
     if not 0 <= decay < 1:
       raise ValueError(f'{name} must lie in [0, 1), got {decay}')
-  least = (max(1e-8, (noise_stddev / 10)**2) if floor is None
-           else errors.check_positive('floor', floor))
 
   def init(params: PyTree) -> NoiseCorrectedState:
     return NoiseCorrectedState(jnp.int32(0), tree.zeros_like(params),
                                tree.zeros_like(params))
 
-  def update(updates: PyTree, state: NoiseCorrectedState,
-             params: PyTree = None) -> tuple[PyTree, NoiseCorrectedState]:
-    del params
+  fixed = noise_stddev
+
+  def update(updates: PyTree, state: NoiseCorrectedState, params: PyTree = None,
+             *, noise_stddev: PyTree = None, **others: Any
+             ) -> tuple[PyTree, NoiseCorrectedState]:
+    del params, others
+    noise = noise_stddev if fixed is None else fixed
+    if noise is None:
+      raise ValueError('the noise of this step is not known: make_private and '
+                       'loop.fit pass that of Gaussian noise; elsewhere, give '
+                       'noise_stddev')
     step = state.step + 1
     mean = lambda decay: lambda old, new: decay * old + (1 - decay) * new
     first = jax.tree.map(mean(b1), state.first, updates)
@@ -97,8 +111,15 @@ def scale_by_noise_corrected_adam(
                                                                updates))
     # The means start at zero; these weights make them means of gradients.
     weights = [1 / (1 - decay**step.astype(jnp.float32)) for decay in (b1, b2)]
-    scaled = jax.tree.map(lambda m, v: weights[0] * m / jnp.sqrt(jnp.maximum(
-        weights[1] * v - noise_stddev**2, least)), first, second)
+    scaled = tree.map_blocks(
+        lambda stddev, m, v: weights[0] * m / jnp.sqrt(jnp.maximum(
+            weights[1] * v - stddev**2, _least(stddev, floor))),
+        noise, first, second)
     return scaled, NoiseCorrectedState(step, first, second)
 
-  return optax.GradientTransformation(init, update)
+  return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _least(stddev: Array | float, floor: float | None) -> Array | float:
+  """Returns the least value of the corrected second moment."""
+  return jnp.maximum(1e-8, (stddev / 10)**2) if floor is None else floor

@@ -1,6 +1,6 @@
 """Averages of the parameters over steps; post-processing, no privacy cost."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import jax
@@ -31,9 +31,11 @@ class Averaging(NamedTuple):
   Attributes:
     init: initial params -> AverageState.
     update: (AverageState, params after a step) -> AverageState.
+    name: one of `NAMES`, for references; '' for any other average.
   """
   init: Callable[[Params], AverageState]
   update: Callable[[AverageState, Params], AverageState]
+  name: str = ''
 
 
 def ema(decay: float = 0.9999, *, warm_up: bool = True) -> Averaging:
@@ -56,7 +58,7 @@ def ema(decay: float = 0.9999, *, warm_up: bool = True) -> Averaging:
     steps = count.astype(jnp.float32)
     return jnp.maximum(jnp.float32(1 - decay), 9 / (10 + steps))
 
-  return _averaging(weight_of_new)
+  return _averaging('ema', weight_of_new)
 
 
 def polyak() -> Averaging:
@@ -65,10 +67,23 @@ def polyak() -> Averaging:
   The initial parameters are left out.
   """
   # The first update has weight 1, so the initial parameters drop out.
-  return _averaging(lambda count: 1 / (1 + count.astype(jnp.float32)))
+  return _averaging('polyak',
+                    lambda count: 1 / (1 + count.astype(jnp.float32)))
 
 
-def _averaging(weight_of_new: Callable[[Array], Array]) -> Averaging:
+def named(average: Averaging | str | None) -> Averaging | None:
+  """Returns the average of this name, one of `NAMES`; others as they are."""
+  if not isinstance(average, str):
+    return average
+  return NAMES[errors.check_choice('average', average, NAMES)]()
+
+
+NAMES: Mapping[str, Callable[[], Averaging]] = {'ema': ema, 'polyak': polyak}
+"""The averages that have a name."""
+
+
+def _averaging(name: str,
+               weight_of_new: Callable[[Array], Array]) -> Averaging:
   """Returns mean <- mean + w(t) (params - mean), t the updates before."""
 
   def update(state: AverageState, params: Params) -> AverageState:
@@ -77,4 +92,5 @@ def _averaging(weight_of_new: Callable[[Array], Array]) -> Averaging:
                         state.mean, params)
     return AverageState(mean, state.count + 1)
 
-  return Averaging(lambda params: AverageState(params, jnp.int32(0)), update)
+  return Averaging(lambda params: AverageState(params, jnp.int32(0)), update,
+                   name)

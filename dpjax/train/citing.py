@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from dpjax.grads.bounder import Method
 from dpjax.grads.quantiles import Adaptive
 from dpjax.train import adam
+from dpjax.train.clip_norms import LayerNorms
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.user_loop import Private
 
@@ -48,9 +49,16 @@ _WORKS = {
     'noise-corrected Adam': Work('Tang and Lécuyer', 2023, 'DP-Adam: '
                                  "correcting DP Adam's second moment "
                                  'estimation'),
+    'moving average': Work('De, Berrada, Hayes, Smith and Balle', 2022,
+                           'Unlocking high-accuracy differentially private '
+                           'image classification through scale'),
+    'average of iterates': Work('Polyak and Juditsky', 1992, 'Acceleration of '
+                                'stochastic approximation by averaging'),
     'Lipschitz networks': _BARCZEWSKI,
     'K-norm noise': _BARCZEWSKI,
 }
+
+_AVERAGES = {'ema': 'moving average', 'polyak': 'average of iterates'}
 
 _METHODS = {
     'dp_sgd': ['clipping', 'bookkeeping'],
@@ -107,7 +115,7 @@ def _used_by(run: Private) -> list[str]:
   names = ['Poisson sampling']
   if run.noise_multiplier is not None:
     names += ['clipping', settings['accountant']]
-  if isinstance(run.clip_norm, Adaptive):
+  if isinstance(run.clip_norm, (Adaptive, LayerNorms)):
     names.append('adaptive clipping')
   if settings['kernel'] == 'bookkeeping':
     names.append('bookkeeping')
@@ -115,4 +123,7 @@ def _used_by(run: Private) -> list[str]:
   if any(isinstance(node, adam.NoiseCorrectedState) for node in jax.tree.leaves(
       state, is_leaf=lambda n: isinstance(n, adam.NoiseCorrectedState))):
     names.append('noise-corrected Adam')
+  averaging = settings['averaging']
+  if averaging is not None and averaging.name in _AVERAGES:
+    names.append(_AVERAGES[averaging.name])
   return names

@@ -36,6 +36,7 @@ from dpjax.lipschitz import rules
 from dpjax.lipschitz.losses import LipschitzLoss
 from dpjax.models.model import Model
 from dpjax.models.model import network_of
+from dpjax.train import clip_norms
 from dpjax.typing import ApplyFn
 
 
@@ -116,7 +117,7 @@ def dp_sgd_automatic(model: Model, loss: LipschitzLoss, *, clip_norm: float,
 
 def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
                     noise_stddev: float, target_quantile: float = 0.5,
-                    learning_rate: float = 0.2,
+                    learning_rate: float = 0.2, clip_blocks: str = 'whole',
                     microbatch_size: int | None = None,
                     compute_dtype: str = 'float32') -> Method:
   """Returns DP-SGD whose clip norm follows a private quantile (DP-16, LDP-06).
@@ -128,18 +129,21 @@ def dp_sgd_adaptive(model: Model, loss: LipschitzLoss, *, clip_norm: float,
     model: any model.
     loss: any loss.
     clip_norm: initial clip norm.
-    noise_stddev: standard deviation of the noise on the count, in records.
+    noise_stddev: see `clip_norms.adaptive`.
     target_quantile: fraction of gradients that should stay unclipped.
     learning_rate: learning rate of the geometric update.
+    clip_blocks: 'whole' for one clip norm, or 'layers' for one for each of the
+      K layers, clip_norm / sqrt(K) at first.
     microbatch_size: see `dp_sgd`.
     compute_dtype: see `dp_sgd`.
   """
   bounder = per_example.adaptively_clipped(
       _computed_in(model, compute_dtype), loss.values,
       microbatch_size=microbatch_size,
-      adaptive=quantiles.geometric(
-          clip_norm, target_quantile=target_quantile,
-          learning_rate=learning_rate, noise_stddev=noise_stddev))
+      adaptive=clip_norms.adaptive(
+          jax.eval_shape(model.init, jax.random.key(0)), clip_norm=clip_norm,
+          noise_stddev=noise_stddev, target_quantile=target_quantile,
+          learning_rate=learning_rate, blocks=clip_blocks))
   return _clipping_method('dp_sgd_adaptive', bounder)
 
 

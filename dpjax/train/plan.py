@@ -9,7 +9,6 @@ from dpjax.privacy import accounting
 from dpjax.privacy import k_norm
 from dpjax.privacy import lattice
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.privacy.adjacency import check_adjacency
 from dpjax.sampling import PoissonSampler
 
 
@@ -26,7 +25,8 @@ class TrainingPlan:
       (2025) counts epochs in one line and steps in another (erratum E31).
     noise_multiplier: joint multiplier (sum_k (D_k / s_k)^2)^(-1/2) of the
       blocks of a step, of sensitivity D_k and noise s_k; None: non-private.
-    adjacency: which data sets are neighbours.
+    adjacency: which data sets are neighbours; a string becomes the `Adjacency`
+      of this value.
     noise_order: None for Gaussian noise; p for K-norm noise of the p-norm,
       whose multiplier is 1 / epsilon of one step before amplification (LDP-03).
     lattice_size: None for floating-point noise; otherwise the number of values
@@ -45,7 +45,7 @@ class TrainingPlan:
 
   def __post_init__(self) -> None:
     errors.check_at_least('num_steps', self.num_steps, 1)
-    check_adjacency(self.adjacency)
+    object.__setattr__(self, 'adjacency', Adjacency(self.adjacency))
     if self.lattice_size is not None:
       errors.check_at_least('lattice_size', self.lattice_size, 1)
       if self.noise_multiplier is None or self.noise_order is not None:
@@ -146,7 +146,8 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     num_steps: number of steps that will run.
     epsilon: target of the whole run, positive.
     delta: target of the whole run, in [1e-12, 1).
-    adjacency: which data sets are neighbours; also by name, 'replace_one'.
+    adjacency: which data sets are neighbours, an `Adjacency` or its value:
+      'add_or_remove_one' or 'replace_one'.
     accountant: 'pld' or 'rdp'.
     max_batch_size: see `PoissonSampler`; no effect on privacy.
     noise_order: see `TrainingPlan`.

@@ -35,8 +35,9 @@ for some coupling of both runs, and mixtures over keys keep the guarantee.
 
 from collections.abc import Callable
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
+import jax
 import optax
 
 from dpjax import errors
@@ -45,34 +46,37 @@ from dpjax.grads import weighted
 from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
+from dpjax.train import averaging as averages
+from dpjax.train import clip_norms
 from dpjax.train import losses
-from dpjax.train import program as programs
+from dpjax.train import optimizers
+from dpjax.train import sharding
+from dpjax.train.averaging import Averaging
 from dpjax.train.budget import Budget
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.user_loop import Private
 from dpjax.typing import Array
 
-Optimizer: TypeAlias = (
-    optax.GradientTransformation
-    | Callable[[float], optax.GradientTransformation])
-"""An optimiser, or a function of the noise that returns one."""
-
-# Of an adaptive clip norm: the first one, the share of gradients that should
-# stay shorter, the rate of the update, and the noise on the count of those, as
-# a part of the expected batch size (Andrew et al., 2021).
-_FIRST_CLIP, _QUANTILE, _RATE, _COUNT_NOISE = 1.0, 0.5, 0.2, 0.05
+# Of an adaptive clip norm: the first one, and the noise on the count of the
+# gradients that are shorter, as a part of the expected batch size (Andrew et
+# al., 2021).
+_FIRST_CLIP, _COUNT_NOISE = 1.0, 0.05
+_ADAPTIVE = ('adaptive', 'adaptive_layers')
 
 
 def make_private(
-    loss_fn: Callable[..., Array], optimizer: Optimizer, *, num_examples: int,
+    loss_fn: Callable[..., Array],
+    optimizer: optax.GradientTransformation | str, *, num_examples: int,
     batch_size: float, epsilon: float | None = None,
     delta: float | None = None, steps: int | None = None,
     noise_multiplier: float | None = None, clip_norm: Any = 1.0,
     adjacency: Adjacency | str | None = None, per: str | None = None,
     trainable: Any = None, max_batch_size: int | None = None,
-    kernel: str = 'bookkeeping', accountant: str = 'pld',
-    donate: bool = False) -> Private:
+    kernel: str = 'bookkeeping', accountant: str = 'pld', donate: bool = False,
+    learning_rate: float | None = None, schedule: str = 'constant',
+    average: Averaging | str | None = None,
+    mesh: jax.sharding.Mesh | None = None) -> Private:
   """Returns private steps for the user's own loop, see the module.
 
   Give `epsilon`, `delta` and `steps` for the least noise that keeps this
@@ -82,9 +86,9 @@ def make_private(
     loss_fn: (model, record) -> loss of one record, a scalar; or (model, batch)
       -> losses [b], one for each record. It may take a random key as its third
       argument, for dropout. The model is as `Private.init` got it.
-    optimizer: any optax optimiser, schedule and average; it reads noisy means
-      only. Or a function of the standard deviation of the noise on the mean
-      gradient that returns one, such as `adam.noise_corrected` needs it.
+    optimizer: any optax optimiser, with its schedule; it reads noisy means
+      only. Or a name of `optimizers.OPTIMIZERS`: 'sgd', 'momentum', 'adam', or
+      'noise_corrected_adam', whose second moment is freed of the noise.
     num_examples: public number of records n.
     batch_size: expected batch size; each record is in a batch with probability
       batch_size / n, independently of all others.
@@ -96,9 +100,9 @@ def make_private(
       over `clip_norm` (the joint one, if there are several clip norms).
     clip_norm: bound on the l2 norm of a record's gradient: a number; a tree
       prefix of the parameters, such as {layer: number}; 'adaptive' for one that
-      follows the median norm; `quantiles.geometric(...)` for other adaptive
-      ones, one for each layer for example; or infinity, with epsilon = infinity
-      only.
+      follows the median norm, 'adaptive_layers' for one for each layer (see
+      `clipping.of_layers`); `quantiles.geometric(...)` for other adaptive ones;
+      or infinity, with epsilon = infinity only.
     adjacency: 'add_or_remove_one', also for None, as in Abadi et al. (2016); or
       'replace_one'.
     per: whether `loss_fn` takes a 'record' or a 'batch'; None finds out, and
@@ -112,6 +116,14 @@ def make_private(
     accountant: 'pld' or 'rdp'.
     donate: whether a step may reuse the memory of the state before it, which
       then cannot be read any more.
+    learning_rate: of an optimizer that is a name.
+    schedule: of the learning rate of an optimizer that is a name: 'constant' or
+      'cosine', which falls to 0 in `steps` steps.
+    average: an average of the parameters over the steps, in `state.average`:
+      'ema', 'polyak', or any of `train.averaging`. It costs no privacy.
+    mesh: devices of this process that share the rows of each batch, see
+      `train.data_mesh`; None for one device. The results are the same up to
+      rounding.
 
   Raises:
     ValueError: if an argument is out of range, or if not exactly one of epsilon
@@ -137,12 +149,16 @@ def make_private(
   plan, limited = _planned(
       num_examples, batch_size, epsilon, delta, steps, noise_multiplier,
       _adjacency(adjacency), max_batch_size, accountant)
-  clip_norm = _clip_norm(clip_norm, plan)
+  sharding.check(mesh, max_batch_size)
+  if mesh is not None and mesh.is_multi_process:
+    raise ValueError('all devices of the mesh must belong to this process; '
+                     'loop.fit trains with several processes')
   return Private(
       Budget(plan, limited=limited, delta=delta, accountant=accountant),
-      trainable=trainable, donate=donate, loss=losses.declared(loss_fn, per),
-      optimizer=_optimizer(optimizer, plan, clip_norm), clip_norm=clip_norm,
-      kernel=kernel)
+      trainable=trainable, donate=donate, mesh=mesh,
+      loss=losses.declared(loss_fn, per), kernel=kernel,
+      optimizer=_optimizer(optimizer, learning_rate, schedule, steps),
+      averaging=averages.named(average), clip_norm=_clip_norm(clip_norm, plan))
 
 
 def _adjacency(value: Adjacency | str | None) -> Adjacency:
@@ -180,7 +196,7 @@ def _planned(num_examples: int, batch_size: float, epsilon: float | None,
 
 
 def _clip_norm(value: Any, plan: TrainingPlan) -> Any:
-  """Returns the clip norms, checked; 'adaptive' becomes `Adaptive`.
+  """Returns the clip norms, checked; a name becomes what it means.
 
   Raises:
     ValueError: if one is out of range; if gradients are not clipped, or adapt,
@@ -188,16 +204,18 @@ def _clip_norm(value: Any, plan: TrainingPlan) -> Any:
   """
   noise = plan.noise_multiplier
   if isinstance(value, str):
-    errors.check_choice('clip_norm', value, ('adaptive',))
-    value = quantiles.geometric(
-        _FIRST_CLIP, target_quantile=_QUANTILE, learning_rate=_RATE,
-        noise_stddev=_COUNT_NOISE * plan.sampler.expected_batch_size)
-  if isinstance(value, Adaptive):
-    if noise is None:
-      raise ValueError('adaptive clip norms need noise, epsilon = infinity has '
-                       'none: give a number')
-    quantiles.check_budget(noise, value)
-  elif programs.is_infinite(value):
+    errors.check_choice('clip_norm', value, _ADAPTIVE)
+    stddev = _COUNT_NOISE * plan.sampler.expected_batch_size
+    layers = value == 'adaptive_layers'
+    # The counts of all layers together cost what one count costs.
+    value = clip_norms.adaptive(
+        (), clip_norm=_FIRST_CLIP, noise_stddev=stddev, blocks='whole')
+    _check_adaptive(noise, value)
+    if layers:
+      value = clip_norms.LayerNorms(_FIRST_CLIP, stddev)
+  elif isinstance(value, Adaptive):
+    _check_adaptive(noise, value)
+  elif weighted.is_infinite(value):
     if noise is not None:
       raise ValueError('clip_norm = infinity bounds no gradient, so no noise '
                        'makes the run private: give a finite clip_norm, or '
@@ -207,17 +225,29 @@ def _clip_norm(value: Any, plan: TrainingPlan) -> Any:
   return value
 
 
-def _optimizer(given: Optimizer, plan: TrainingPlan,
-               clip_norm: Any) -> optax.GradientTransformation:
-  """Returns the optimiser, made for the noise of the plan if it asks for it."""
-  if isinstance(given, optax.GradientTransformation):
-    return given
-  if not callable(given):
-    raise TypeError('optimizer must be an optax optimiser, or a function of '
-                    f'the noise that returns one; got a {type(given).__name__}')
-  if not isinstance(clip_norm, (int, float)):
-    raise ValueError('an optimizer that depends on the noise needs one clip '
-                     'norm, a number, because the noise would differ otherwise')
-  noise = plan.noise_multiplier
-  return given(0.0 if noise is None else
-               noise * clip_norm / plan.sampler.expected_batch_size)
+def _check_adaptive(noise_multiplier: float | None,
+                    clip_norm: Adaptive) -> None:
+  """Raises if there is no noise, or too little for adaptive clip norms."""
+  if noise_multiplier is None:
+    raise ValueError('adaptive clip norms need noise, epsilon = infinity has '
+                     'none: give a number')
+  quantiles.check_budget(noise_multiplier, clip_norm)
+
+
+def _optimizer(given: optax.GradientTransformation | str,
+               learning_rate: float | None, schedule: str, steps: int | None
+               ) -> optax.GradientTransformation:
+  """Returns the optimiser; the arguments are those of `make_private`."""
+  if isinstance(given, str):
+    if learning_rate is None:
+      raise ValueError(f'optimizer = {given!r} needs a learning_rate')
+    return optimizers.named(given, learning_rate, schedule=schedule,
+                            num_steps=steps)
+  if not isinstance(given, optax.GradientTransformation):
+    raise TypeError('optimizer must be an optax optimiser or one of '
+                    f'{", ".join(optimizers.OPTIMIZERS)}; got a '
+                    f'{type(given).__name__}')
+  if learning_rate is not None or schedule != 'constant':
+    raise ValueError('learning_rate and schedule are for optimizers that are '
+                     'names; an optax optimizer has its own')
+  return given

@@ -5,7 +5,6 @@ gives them.
 """
 
 import dataclasses
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -24,8 +23,10 @@ from dpjax.sampling import PoissonSampler
 from dpjax.sampling import Selection
 from dpjax.train import losses
 from dpjax.train import modules
+from dpjax.train import sharding
 from dpjax.train import state as states
 from dpjax.train import step as steps
+from dpjax.train.averaging import Averaging
 from dpjax.train.state import StepInfo
 from dpjax.train.state import Streams
 from dpjax.train.state import TrainState
@@ -42,6 +43,7 @@ class PrivateState(NamedTuple):
     step: number of steps that have run, int32.
     keys: secret keys of the run.
     radii: clip norms of the next step if they adapt, else (); public.
+    average: an `averaging.AverageState`; public. () if none is kept.
   """
   params: Params
   frozen: PyTree
@@ -49,22 +51,12 @@ class PrivateState(NamedTuple):
   step: Array
   keys: Streams
   radii: PyTree
+  average: PyTree
 
   def __repr__(self) -> str:
     # The secret keys are neither printed nor logged.
     return (f'PrivateState(step={self.step}, {tree.count(self.params)} '
             'parameters)')
-
-
-class Sample(NamedTuple):
-  """The records of one batch; PRIVATE.
-
-  Attributes:
-    indices: [m] numbers of records in the data set; padding is 0.
-    mask: [m] bool, False for padding.
-  """
-  indices: Any
-  mask: Any
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,7 +67,9 @@ class Program:
     loss: the loss function.
     parts: the model that it takes.
     optimizer: any optax optimiser.
+    averaging: the average of the parameters that is kept; None for none.
     sampler: draws the batches.
+    mesh: devices that share the rows of a batch; None for one device.
     noise_multiplier: of each step; None for no noise.
     clip_norm: a number, a tree prefix of the parameters, `Adaptive`, or
       infinity for no clipping.
@@ -84,7 +78,9 @@ class Program:
   loss: losses.Loss
   parts: modules.Split
   optimizer: optax.GradientTransformation
+  averaging: Averaging | None
   sampler: PoissonSampler
+  mesh: jax.sharding.Mesh | None
   noise_multiplier: float | None
   clip_norm: Any
   kernel: str
@@ -99,7 +95,9 @@ class Program:
         jnp.copy(jax.random.key_data(keys.noise)),
         impl=jax.random.key_impl(keys.noise))
     return PrivateState(params, frozen, self._transform(noise).init(params),
-                        jnp.int32(0), keys, radii)
+                        jnp.int32(0), keys, radii,
+                        self.averaging.init(jax.tree.map(jnp.copy, params))
+                        if self.averaging else ())
 
   def _transform(self, key: PRNGKey) -> optax.GradientTransformationExtraArgs:
     return steps.make_transform(
@@ -110,7 +108,7 @@ class Program:
     """Returns bounder and guarantee of a step; without a loss, no sums."""
     name, private = 'dp_sgd', self.noise_multiplier is not None
     loss: Any = record_loss
-    if is_infinite(self.clip_norm):
+    if weighted.is_infinite(self.clip_norm):
       bounder = _plain(loss)
     else:
       bounder = weighted.of_record_loss(loss, clip_norm=self.clip_norm,
@@ -118,7 +116,8 @@ class Program:
     # The key of a record is made from its own number, as that of a view is.
     bounder = bounder._replace(views=lambda key, numbers, records: (
         records, losses.record_keys(key, numbers)))
-    return Method(name, bounder, bounders.no_constraint(), private)
+    return Method(name, sharding.split_sums(self.mesh, bounder),
+                  bounders.no_constraint(), private)
 
   def _method_for(self, state: PrivateState, records: PyTree) -> Method:
     """Returns the method for records of these shapes."""
@@ -130,7 +129,8 @@ class Program:
     """Makes one step on all records, as a function that JAX can compile."""
     numbers = jnp.arange(self.sampler.num_examples, dtype=jnp.int32)
     step = steps.make_step(method=self._method_for(state, records),
-                           sampler=self.sampler, transform_of=self._transform)
+                           sampler=self.sampler, transform_of=self._transform,
+                           averaging=self.averaging)
     after, info = step(_inner(state), Batch(records, numbers), numbers)
     return _outer(after, state.frozen), info
 
@@ -144,11 +144,28 @@ class Program:
     return steps.sums_of(self._method_for(state, part), _inner(state),
                          Batch(part, numbers), numbers, mask)
 
+  def no_sums(self, state: PrivateState, part: PyTree, numbers: Array,
+              mask: Array) -> BoundedSums:
+    """Returns sums of zero, of the shapes of `part`."""
+    shapes = jax.eval_shape(self.part, state, part, numbers, mask)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+
+  def added(self, state: PrivateState, sums: BoundedSums, part: PyTree,
+            numbers: Array, mask: Array) -> tuple[BoundedSums, Array]:
+    """Returns the sums with those of one part added, and a sign of the end.
+
+    The sign is a number without meaning that is known when the sums are. The
+    sums themselves cannot be waited for once a next call reuses their memory.
+    """
+    after = tree.add(sums, self.part(state, part, numbers, mask))
+    return after, after.num_nonfinite + 0
+
   def finished(self, state: PrivateState, sums: BoundedSums,
                num_selected: Array) -> tuple[PrivateState, StepInfo]:
     """Adds noise to the sums of a whole batch, and optimises."""
     finish = steps.make_finish(method=self._method(None), sampler=self.sampler,
-                               transform_of=self._transform)
+                               transform_of=self._transform,
+                               averaging=self.averaging)
     after, info = finish(_inner(state), sums, num_selected)
     return _outer(after, state.frozen), info
 
@@ -174,12 +191,12 @@ class Program:
 def _inner(state: PrivateState) -> TrainState:
   """Returns the state as the functions of `train.step` take it."""
   return TrainState(state.params, (), state.optimizer, state.step, state.keys,
-                    state.radii)
+                    state.radii, state.average)
 
 
 def _outer(state: TrainState, frozen: PyTree) -> PrivateState:
   return PrivateState(state.params, frozen, state.optimizer, state.step,
-                      state.keys, state.radii)
+                      state.keys, state.radii, state.average)
 
 
 def _plain(record_loss: weighted.RecordLoss) -> GradientBounder:
@@ -190,8 +207,3 @@ def _plain(record_loss: weighted.RecordLoss) -> GradientBounder:
       lambda params, batch, mask: per_example.plain_sums(
           apply, lambda values, _: values, params, batch, mask),
       lambda certificate: jnp.float32(jnp.inf))
-
-
-def is_infinite(clip_norm: Any) -> bool:
-  """Returns whether gradients are not clipped."""
-  return isinstance(clip_norm, (int, float)) and math.isinf(clip_norm)

@@ -321,8 +321,9 @@ def check_first_update(shapes: PyTree,
       lambda leaf: np.resize(drawn, leaf.shape).astype(leaf.dtype), shapes)
 
   def finite(gradients: PyTree) -> PyTree:
-    updates, _ = optimizer.update(gradients, optimizer.init(gradients),
-                                  gradients)
+    updates, _ = optax.with_extra_args_support(optimizer).update(
+        gradients, optimizer.init(gradients), gradients,
+        noise_stddev=jnp.float32(0))
     return jax.tree.map(lambda leaf: jnp.all(jnp.isfinite(leaf)), updates)
 
   # Compile fast, not well: the function runs once.

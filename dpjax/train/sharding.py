@@ -117,12 +117,24 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
   return bounder._replace(sums=sums)
 
 
-def jit(mesh: Mesh | None, function: Callable[..., PyTree],
+def jit(mesh: Mesh | None, function: Callable[..., PyTree], *,
+        num_arguments: int = 0, split_arguments: Sequence[int] = (),
         **options: Any) -> jax.stages.Wrapped:
-  """Returns `jax.jit` of a function of replicated arguments and results."""
+  """Returns `jax.jit` of a function of replicated arguments and results.
+
+  Args:
+    mesh: None for one device.
+    function: the function.
+    num_arguments: number of its arguments; needed if some are split.
+    split_arguments: places of the arguments whose rows the devices share.
+    **options: of `jax.jit`.
+  """
   if mesh is not None:
-    whole = NamedSharding(mesh, PartitionSpec())
-    options |= dict(in_shardings=whole, out_shardings=whole)
+    whole, rows = (NamedSharding(mesh, PartitionSpec(*axes))
+                   for axes in ((), (AXIS,)))
+    options |= dict(out_shardings=whole, in_shardings=tuple(
+        rows if place in split_arguments else whole
+        for place in range(num_arguments)) or whole)
   return jax.jit(function, **options)
 
 

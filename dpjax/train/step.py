@@ -1,7 +1,7 @@
 """One training step: sample, bound and sum, add noise, optimise, constrain."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,9 @@ def make_transform(method: Method, sampler: PoissonSampler,
   Args:
     method: decides the kind of noise; `privatizer.public_mean` if non-private.
     sampler: its expected batch size is the public divisor.
-    optimizer: any optax optimiser.
+    optimizer: any optax optimiser. If it takes extra arguments, it gets
+      `noise_stddev`, the standard deviation of the noise on the mean gradient,
+      a tree prefix of the parameters.
     key: random key of the noise; secret.
     noise_multiplier: joint multiplier of all noised blocks of a step.
     allocation: how noise is split over blocks, see `privacy.blocks`.
@@ -69,12 +71,54 @@ def make_transform(method: Method, sampler: PoissonSampler,
     first = privatizer.public_mean(sampler.expected_batch_size)
   # The pull-back reads noisy gradients, so it comes after the noise.
   rest = [] if method.pullback is None else [method.pullback]
-  # The privatizer's arguments are kept from the optimiser: sums of indicators
-  # are exact, and whatever it reads must be private.
-  own = optax.with_extra_args_support(optimizer)
-  return optax.chain(first, *rest, optax.GradientTransformation(
-      own.init, lambda updates, state, params=None: own.update(
-          updates, state, params)))
+  return optax.chain(first, *rest, _knowing_noise(
+      optimizer, _noise_of_mean(method, sampler, noise_multiplier, allocation)))
+
+
+def _noise_of_mean(method: Method, sampler: PoissonSampler,
+                   noise_multiplier: Array | float, allocation: str
+                   ) -> Callable[[PyTree, PyTree], PyTree] | None:
+  """Returns (sensitivity, gradients) -> standard deviations of their noise.
+
+  The deviations are a tree prefix of the gradients. Noise on a lattice is
+  larger by less than a thousandth. None if the noise of the gradients is not
+  Gaussian, or depends on the parameters by a pull-back.
+  """
+  if method.noise_order is not None or method.pullback is not None:
+    return None
+  adaptive = method.bounder.adaptive
+
+  def noise(sensitivity: PyTree, gradients: PyTree) -> PyTree:
+    if not method.private:
+      return jnp.float32(0)
+    stddevs = privatizer.scales(sensitivity, gradients, noise_multiplier,
+                                allocation, adaptive)[1]
+    prefix = privatizer.as_prefix(stddevs / sampler.expected_batch_size,
+                                  sensitivity, adaptive)
+    return prefix if adaptive is None else prefix[0]
+
+  return noise
+
+
+def _knowing_noise(optimizer: optax.GradientTransformation,
+                   noise: Callable[[PyTree, PyTree], PyTree] | None
+                   ) -> optax.GradientTransformationExtraArgs:
+  """Returns the optimiser with the noise of each step as an argument.
+
+  Other arguments of the privatizer are kept from it: the sums of indicators are
+  exact, so no optimiser may read them.
+  """
+  optimizer = optax.with_extra_args_support(optimizer)
+
+  def update(updates: PyTree, state: PyTree, params: PyTree = None, *,
+             l2_sensitivity: PyTree = None, **others: Any
+             ) -> tuple[PyTree, PyTree]:
+    del others
+    told = ({} if noise is None or l2_sensitivity is None else
+            {'noise_stddev': noise(l2_sensitivity, updates)})
+    return optimizer.update(updates, state, params, **told)
+
+  return optax.GradientTransformationExtraArgs(optimizer.init, update)
 
 
 def init_state(key: PRNGKey, *, model: Model, method: Method,

@@ -1,6 +1,7 @@
 """The object of a user's own private loop, see `private.make_private`."""
 
 from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +17,11 @@ from dpjax.privacy import keys as key_lib
 from dpjax.train import loading
 from dpjax.train import modules
 from dpjax.train import requirements
+from dpjax.train import sharding
 from dpjax.train import used_keys
+from dpjax.train.averaging import AverageState
 from dpjax.train.budget import Budget
+from dpjax.train.clip_norms import LayerNorms
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.program import PrivateState
 from dpjax.train.program import Program
@@ -41,7 +45,8 @@ class _Compiled(NamedTuple):
   step: Callable[..., Any]
   update: Callable[..., Any]
   finish: Callable[..., Any]
-  part: Callable[..., Any]
+  no_sums: Callable[..., Any]
+  add: Callable[..., Any]
   draw: Callable[..., Any]
 
 
@@ -54,21 +59,23 @@ class Private:
     noise_multiplier: of each step; None for a run without noise.
     adjacency: which data sets are neighbours.
     clip_norm: bounds on the gradient of a record: a number, a tree prefix of
-      the parameters, or `Adaptive`; infinity for none.
+      the parameters, `Adaptive`, or `LayerNorms`; infinity for none.
   """
 
   def __init__(self, budget: Budget, *, trainable: Any, donate: bool,
-               **fields: Any):
-    self.sampler, self.steps = budget.plan.sampler, budget.limit
+               mesh: jax.sharding.Mesh | None, **fields: Any):
+    self.sampler = sharding.split_sampler(mesh, budget.plan.sampler)
+    self.steps = budget.limit
     self.noise_multiplier = budget.plan.noise_multiplier
     self.adjacency = budget.plan.adjacency
     self.clip_norm = fields['clip_norm']
     self._budget, self._trainable, self._donate = budget, trainable, donate
+    self._mesh = mesh
     self._fields = fields  # Of `Program`.
     self._built: tuple[Program, _Compiled] | None = None
 
   def __repr__(self) -> str:
-    clip = ('adaptive' if isinstance(self.clip_norm, Adaptive)
+    clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
             else self.clip_norm)
     return (f'Private({self.adjacency.value}, sampling_prob='
             f'{self.sampler.sampling_prob:.4g}, noise_multiplier='
@@ -139,25 +146,40 @@ class Private:
       raise ValueError('init in a function that JAX compiles needs a key: a '
                        'new one would be the same in every call')
     if not traced:
-      self._check_optimizer(params)
+      self._check_optimizer(params, program.clip_norm)
     if key is None or not traced:
       key = _fresh(key)
     # Copies, because the first step may donate them.
     params, frozen = jax.tree.map(jnp.array, (params, parts.frozen))
-    return program.init(params, frozen, key)
+    return sharding.replicate(self._mesh, program.init(params, frozen, key))
 
   def _build(self, parts: modules.Split) -> Program:
     """Returns the program for a model, compiled anew only if it differs."""
     if self._built is None or self._built[0].parts.static != parts.static:
-      program = Program(parts=parts, sampler=self.sampler,
-                        noise_multiplier=self.noise_multiplier, **self._fields)
-      donated = (0,) if self._donate else ()
-      self._built = program, _Compiled(
-          jax.jit(program.whole_step, donate_argnums=donated),
-          jax.jit(program.loaded_step, donate_argnums=donated),
-          jax.jit(program.finished, donate_argnums=donated),
-          jax.jit(program.part), jax.jit(program.draw))
+      clip_norm = self.clip_norm
+      if isinstance(clip_norm, LayerNorms):
+        clip_norm = clip_norm.of(parts.params)
+      program = Program(
+          parts=parts, sampler=self.sampler, mesh=self._mesh,
+          noise_multiplier=self.noise_multiplier,
+          **self._fields | {'clip_norm': clip_norm})
+      self._built = program, self._compiled(program)
     return self._built[0]
+
+  def _compiled(self, program: Program) -> _Compiled:
+    """Returns the functions of a program, to be compiled when called."""
+    compiled = functools.partial(sharding.jit, self._mesh)
+    donated = (0,) if self._donate else ()
+    # Each device gets its rows of a part that is loaded.
+    rows = functools.partial(compiled, split_arguments=(2, 3, 4),
+                             num_arguments=5)
+    return _Compiled(
+        compiled(program.whole_step, donate_argnums=donated),
+        compiled(program.loaded_step, donate_argnums=donated),
+        compiled(program.finished, donate_argnums=donated),
+        compiled(program.no_sums),
+        # The sums of all parts are in one memory, which each call reuses.
+        rows(program.added, donate_argnums=1), compiled(program.draw))
 
   def _functions(self) -> tuple[Program, _Compiled]:
     if self._built is None:
@@ -165,12 +187,11 @@ class Private:
                        'saved is restored: it says what the model is')
     return self._built
 
-  def _check_optimizer(self, params: Params) -> None:
+  def _check_optimizer(self, params: Params, clip_norm: Any) -> None:
     """Checks optimiser and clip norms for parameters of these shapes."""
     requirements.check_no_privatizer(params, self._fields['optimizer'])
     requirements.check_first_update(params, self._fields['optimizer'])
-    blocks = (self.clip_norm.init if isinstance(self.clip_norm, Adaptive)
-              else self.clip_norm)
+    blocks = clip_norm.init if isinstance(clip_norm, Adaptive) else clip_norm
     try:
       tree.blocks(blocks, params)
     except ValueError as error:
@@ -275,9 +296,24 @@ class Private:
     self._budget.add(place, after)
     return after, info
 
-  def model(self, state: PrivateState) -> Any:
-    """Returns the model with the parameters of a state, as `init` took it."""
-    return self._functions()[0].parts.rebuild(state.params, state.frozen, None)
+  def model(self, state: PrivateState, *, average: bool = False) -> Any:
+    """Returns the model with the parameters of a state, as `init` took it.
+
+    Args:
+      state: from `init` or from a step.
+      average: whether to take the average of the parameters over the steps, as
+        `make_private` was told to keep it. It costs no privacy.
+
+    Raises:
+      ValueError: if no average is kept.
+    """
+    params, kept = state.params, state.average
+    if average:
+      if not isinstance(kept, AverageState):
+        raise ValueError("no average is kept: give average='ema' or 'polyak' "
+                         'to make_private')
+      params = kept.mean
+    return self._functions()[0].parts.rebuild(params, state.frozen, None)
 
   def _step_by_parts(self, state: PrivateState, load: loading.Load
                      ) -> tuple[PrivateState, StepInfo]:
@@ -285,7 +321,7 @@ class Private:
     compiled = self._functions()[1]
     selection = compiled.draw(state)
     size, count = self.sampler.part_size, int(selection.num_selected)
-    chosen, total = np.asarray(selection.rows)[:count], None
+    chosen, total, ended = np.asarray(selection.rows)[:count], None, None
     for start in range(0, max(count, 1), size):
       numbers = chosen[start:start + size]
       # An empty batch needs the shapes of a record; its mask leaves it out.
@@ -293,10 +329,15 @@ class Private:
       part = loading.padded(loading.checked(
           load(asked), len(asked), 'one for each number that was asked for'),
                             size)
-      sums = compiled.part(
-          state, part, np.pad(numbers, (0, size - len(numbers))),
-          np.arange(size) < len(numbers))
-      total = sums if total is None else tree.add(total, sums)
+      data = (part, np.pad(numbers, (0, size - len(numbers))),
+              np.arange(size) < len(numbers))
+      if total is None:
+        total = compiled.no_sums(state, *data)
+      # One part is loaded while the device sums the one before it. Without
+      # waiting, all parts of the batch would be in its memory.
+      if ended is not None:
+        ended.block_until_ready()
+      total, ended = compiled.add(state, total, *data)
     return compiled.finish(state, total, selection.num_selected)
 
   def _traced(self, run: Callable[[PrivateState],

@@ -154,7 +154,8 @@ def test_the_plan_is_announced_before_training():
 
 
 @pytest.mark.parametrize('change, message', [
-    (dict(optimizer='lamb'), 'optimizer must be one of adam, momentum, sgd'),
+    (dict(optimizer='lamb'), 'optimizer must be one of adam, momentum, noise'),
+    (dict(clip_blocks='rows'), 'clip_blocks must be one of layers, whole'),
     (dict(schedule='step'), 'schedule must be one of'),
     (dict(adjacency='zero_out'), 'adjacency must be one of'),
     (dict(accountant='prv'), 'accountant must be one of pld, rdp'),
@@ -187,6 +188,10 @@ def test_bad_configurations_are_refused(change, message):
 @pytest.mark.slow
 @pytest.mark.parametrize('change', [
     dict(optimizer='adam', learning_rate=0.1, schedule='constant'),
+    dict(optimizer='noise_corrected_adam', learning_rate=0.1, average='ema'),
+    dict(method='lip_dp_sgd', optimizer='noise_corrected_adam',
+         learning_rate=0.05),
+    dict(method='dp_sgd_adaptive', clip_blocks='layers'),
     dict(optimizer='momentum', microbatch_size=32, max_batch_size=50),
     pytest.param(dict(compute_dtype='bfloat16', weights='standardised'),
                  marks=pytest.mark.slow),

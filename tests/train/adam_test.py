@@ -6,8 +6,14 @@ import numpy as np
 import optax
 import pytest
 
+from dpjax.lipschitz import losses as lipschitz_losses
+from dpjax.models import mlp
+from dpjax.sampling import PoissonSampler
 from dpjax.train import adam
+from dpjax.train import averaging
 from dpjax.train import citing
+from dpjax.train import methods
+from dpjax.train import step as steps
 from dpjax.train.private import make_private
 
 
@@ -74,20 +80,67 @@ def _private(**changed):
                       **given | changed)
 
 
-def test_the_noise_of_a_private_run_is_known_to_its_optimizer():
-  seen = []
+def _told():
+  """Returns an optimiser whose state is what it was told of the noise."""
 
-  def optimizer(stddev):
-    seen.append(stddev)
-    return adam.noise_corrected(0.1, noise_stddev=stddev)
+  def update(updates, state, params=None, **told):
+    return updates, told
 
-  private = _private(optimizer=optimizer)
-  state = private.init(jnp.zeros(400), key=jax.random.key(0))
-  assert seen == [pytest.approx(2.0 * 3.0 / 5)]
-  # Noise alone: its measured deviation is what the optimizer was told.
-  after, _ = private.step(state, jnp.full([10, 400], jnp.nan))
-  noise = np.asarray(after.optimizer[1][0].first) / 0.1
-  assert noise.std() == pytest.approx(seen[0], rel=0.15)
+  return optax.GradientTransformationExtraArgs(lambda params: {}, update)
+
+
+_PARAMS = {'large': jnp.zeros(900), 'small': jnp.zeros(100)}
+
+
+@pytest.mark.parametrize('clip_norm', [
+    3.0, {'large': 3.0, 'small': 0.5}, 'adaptive', 'adaptive_layers'])
+def test_an_optimizer_is_told_the_noise_of_each_block_and_nothing_else(
+    clip_norm):
+  private = make_private(
+      lambda params, x: x @ params['large'] + x[:100] @ params['small'], _told(),
+      num_examples=50, batch_size=25, noise_multiplier=0.5, clip_norm=clip_norm)
+  state = private.init(_PARAMS, key=jax.random.key(0))
+  # Records of NaN contribute nothing: steps are noise alone.
+  after, info = private.step(state, jnp.full([50, 900], jnp.nan))
+  told = dict(after.optimizer[1])
+  stddevs = told.pop('noise_stddev')
+  assert not told  # The sums of indicators are exact, and kept from it.
+  if not isinstance(stddevs, dict):
+    stddevs = dict.fromkeys(_PARAMS, stddevs)
+  for name, stddev in stddevs.items():
+    # The deviation of 100 draws is within 35 % but once in 10^6 times.
+    assert float(jnp.std(after.params[name])) == pytest.approx(float(stddev),
+                                                               rel=0.35)
+  if clip_norm == 3.0:
+    assert float(stddevs['large']) == pytest.approx(0.5 * 3 / 25, rel=1e-4)
+  sensitivities = info.l2_sensitivity
+  assert sensitivities.shape == (2 if isinstance(clip_norm, dict) else 1,)
+
+
+def test_the_correction_takes_the_noise_of_each_block():
+  gradient = {'a': jnp.full(2, 5.0), 'b': jnp.full(3, 13.0)}
+  transform = adam.scale_by_noise_corrected_adam()
+  scaled, state = transform.update(
+      gradient, transform.init(gradient),
+      noise_stddev={'a': jnp.float32(3), 'b': jnp.float32(5)})
+  np.testing.assert_allclose(scaled['a'], 5 / 4, rtol=1e-4)
+  np.testing.assert_allclose(scaled['b'], 13 / 12, rtol=1e-4)
+  with pytest.raises(ValueError, match='noise of this step is not known'):
+    transform.update(gradient, state)
+
+
+def test_noise_that_is_not_gaussian_is_not_told():
+  method = methods.dp_sgd(mlp.mlp(num_features=2, num_classes=2, depth=0),
+                          lipschitz_losses.cross_entropy(), clip_norm=1.0)
+  transform = steps.make_transform(
+      method._replace(noise_order=1), PoissonSampler(num_examples=9,
+                                                     batch_size=3),
+      adam.noise_corrected(0.1), key=jax.random.key(0), noise_multiplier=1.0,
+      allocation='optimal')
+  sums = {'w': jnp.ones(3)}
+  with pytest.raises(ValueError, match='noise of this step is not known'):
+    transform.update(sums, transform.init(sums), sums,
+                     l2_sensitivity=jnp.float32(1))
 
 
 def test_references_are_those_of_what_ran(capsys):
@@ -95,10 +148,13 @@ def test_references_are_those_of_what_ran(capsys):
   assert plain == ['Poisson sampling', 'clipping', 'pld', 'bookkeeping']
   assert citing.used(_private(
       kernel='vmap', clip_norm=3.0, accountant='rdp',
-      optimizer=lambda s: adam.noise_corrected(0.1, noise_stddev=s))) == [
+      optimizer=adam.noise_corrected(0.1))) == [
           'Poisson sampling', 'clipping', 'rdp', 'noise-corrected Adam']
-  assert 'adaptive clipping' in citing.used(_private(
-      clip_norm='adaptive', noise_multiplier=0.1))
+  for name in ('adaptive', 'adaptive_layers'):
+    assert 'adaptive clipping' in citing.used(_private(
+        clip_norm=name, noise_multiplier=0.1))
+  assert citing.used(_private(average='ema'))[-1] == 'moving average'
+  assert citing.used(_private(average='polyak'))[-1] == 'average of iterates'
   citing.cite(_private())
   printed = capsys.readouterr().out.splitlines()
   assert len(printed) == 4 and 'Zhang (2016). Deep learning with' in printed[1]
@@ -108,5 +164,6 @@ def test_references_are_those_of_what_ran(capsys):
 
 def test_every_work_is_cited_by_something():
   named = {name for names in citing._METHODS.values() for name in names}
-  assert named | {'Poisson sampling', 'pld', 'rdp', 'noise-corrected Adam'} == (
-      set(citing._WORKS))
+  assert named | {'Poisson sampling', 'pld', 'rdp', 'noise-corrected Adam',
+                  *citing._AVERAGES.values()} == set(citing._WORKS)
+  assert set(citing._AVERAGES) == set(averaging.NAMES)

@@ -12,7 +12,7 @@ from dpjax.train import step
 
 
 def test_an_optimiser_gets_no_exact_sums():
-  """An optimiser with extra arguments is not told those of the privatizer."""
+  """An optimiser is told the size of the noise, and nothing else."""
   told = []
 
   def update(updates, state, params=None, **arguments):
@@ -33,4 +33,4 @@ def test_an_optimiser_gets_no_exact_sums():
   # Keys of the privatizer, with the exact counts among them.
   transform.update(params, state, params, l2_sensitivity=jnp.float32(1.0),
                    indicators=jnp.float32(2.0))
-  assert told == [{}]
+  assert [set(arguments) for arguments in told] == [{'noise_stddev'}]

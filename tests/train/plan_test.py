@@ -70,18 +70,19 @@ def test_refuses_what_an_accountant_does_not_cover():
     plan.epsilon(1e-5, accountant='rdp')
 
 
-def test_an_adjacency_may_be_given_by_its_name():
-  """A plan has the member, since code may compare by identity."""
-  common = {'num_examples': 9, 'batch_size': 2, 'num_steps': 1}
-  assert _private(adjacency='replace_one') == _private(adjacency=REPLACE)
-  assert plans.non_private_plan(adjacency='replace_one',
-                                **common).adjacency is REPLACE
-  with pytest.raises(ValueError, match='adjacency must be one of'):
-    plans.non_private_plan(adjacency='replace', **common)
-  with pytest.raises(ValueError, match=r"write Adjacency\('replace_one'\)$"):
-    plans.TrainingPlan(
-      sampler=PoissonSampler(num_examples=10, batch_size=2), num_steps=1,
-      adjacency='replace_one', noise_multiplier=1.)
+@pytest.mark.parametrize('make', [
+    lambda adjacency: plans.TrainingPlan(
+        sampler=PoissonSampler(num_examples=10, batch_size=2), num_steps=1,
+        adjacency=adjacency, noise_multiplier=1.),
+    lambda adjacency: _private(adjacency=adjacency, batch_size=500),
+    lambda adjacency: plans.non_private_plan(
+        num_examples=9, batch_size=2, num_steps=1, adjacency=adjacency)])
+def test_an_adjacency_may_be_its_value(make):
+  plan = make('replace_one')
+  assert plan == make(REPLACE) != make('add_or_remove_one')
+  assert plan.adjacency is REPLACE
+  with pytest.raises(ValueError, match='add_or_remove_one, replace_one; got'):
+    make('replace')
 
 
 def test_max_batch_size_is_no_matter_of_privacy():

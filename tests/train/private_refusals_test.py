@@ -112,8 +112,12 @@ def test_refused_records(records, problem):
     (dict(per='user'), 'per must be one of'),
     (dict(batch_size=11), 'at most num_examples'),
     (dict(steps=0), 'num_steps'), (dict(accountant='zcdp'), 'accountant'),
-    (dict(optimizer=lambda stddev: optax.sgd(stddev), clip_norm={'a': 1.0}),
-     'one clip norm'),
+    (dict(optimizer='adam'), 'needs a learning_rate'),
+    (dict(optimizer='adam', learning_rate=0.0), 'learning_rate must be'),
+    (dict(optimizer='lamb', learning_rate=0.1), 'optimizer must be one of'),
+    (dict(optimizer='sgd', learning_rate=0.1, schedule='cosine'), 'needs the num'),
+    (dict(schedule='cosine'), 'are for optimizers that are names'),
+    (dict(average='mean'), 'average must be one of'),
     (dict(optimizer=3), 'optimizer must be'),
 ])
 def test_refused_arguments(changed, problem):

@@ -9,10 +9,14 @@ import optax
 import pytest
 from scipy import stats
 
+from dpjax import tree
 from dpjax.privacy import accounting
+from dpjax.privacy import additive
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Selection
 from dpjax.train import plan as plans
+from dpjax.train import step as steps
 from dpjax.train.private import make_private
 
 _LEAST = 1e-6  # A noise multiplier at which the exact sums can be read.
@@ -59,9 +63,9 @@ def _same(left, right, rtol=1e-5, atol=3e-6):
                right)
 
 
-@pytest.mark.parametrize('kernel', ['bookkeeping', 'vmap'])
-def test_a_step_is_the_clipped_sum_of_the_sampled_records(kernel):
-  private, records = _private(kernel=kernel), _records()
+def _check_sum(**changed):
+  """Checks that a step is the clipped sum over the batch, in float64."""
+  private, records = _private(**changed), _records()
   indices, mask = private.sample(private.init(_params(), key=jax.random.key(0)))
   chosen = jax.tree.map(lambda leaf: leaf[indices[mask]], records)
   with jax.enable_x64(True):
@@ -77,6 +81,28 @@ def test_a_step_is_the_clipped_sum_of_the_sampled_records(kernel):
   moves, info = _moves(private, records)
   _same(moves, expected, rtol=3e-5)
   assert int(info.batch_size) == len(norms) and not int(info.num_nonfinite)
+
+
+@pytest.mark.parametrize('kernel', ['bookkeeping', 'vmap'])
+def test_a_step_is_the_clipped_sum_of_the_sampled_records(kernel):
+  _check_sum(kernel=kernel)
+
+
+def _divided_by_the_drawn_size(**given):
+  finish = _FINISH(**given)
+  return lambda state, sums, size, draws=None: finish(
+      state, sums._replace(total=tree.scale(
+          given['sampler'].expected_batch_size / size.astype(jnp.float32),
+          sums.total)), size, draws)
+
+
+_FINISH = steps.make_finish
+
+
+def test_division_by_the_drawn_size_is_noticed():
+  with mock.patch.object(steps, 'make_finish', _divided_by_the_drawn_size):
+    with pytest.raises(AssertionError):
+      _check_sum()
 
 
 @pytest.mark.every(2)
@@ -120,7 +146,11 @@ def _inclusions(**changed):
 
 
 def _check_law(included):
-  """Checks that records are included independently, each with 3/8."""
+  """Checks that records are included independently, each with 3/8.
+
+  A right sampler fails with a probability below 4e-6 over its keys: 5e-7 for
+  the 8 frequencies, 1.6e-6 for the 28 correlations, 1e-6 for the sizes.
+  """
   runs, limit = len(included), stats.norm.isf(1e-6 / 36)
   frequencies = included.mean(0)
   deviation = np.sqrt(3 / 8 * 5 / 8 / runs)
@@ -140,22 +170,45 @@ def test_each_record_is_sampled_independently_and_none_is_left_out(size):
   _check_law(_inclusions(batch_size=3, max_batch_size=size))
 
 
-@pytest.mark.parametrize('cut', [4, 2])
-def test_batches_that_are_cut_off_are_noticed(cut):
-  draw = PoissonSampler.draw
+_DRAW = PoissonSampler.draw
 
-  def shortened(self, key):
-    selection = draw(self, key)
+
+def _cut(most):
+  def draw(self, key):
+    selection = _DRAW(self, key)
     return selection._replace(
-        num_selected=jnp.minimum(selection.num_selected, cut))
-
-  with mock.patch.object(PoissonSampler, 'draw', shortened):
-    included = _inclusions(batch_size=3, max_batch_size=2)
-  with pytest.raises(AssertionError):
-    _check_law(included)
+        num_selected=jnp.minimum(selection.num_selected, most))
+  return draw
 
 
-def test_steps_draw_other_batches():
+def _of_fixed_size(self, key):
+  rows = jax.random.permutation(key, self.num_examples).astype(jnp.int32)
+  return Selection(rows, jnp.int32(self.batch_size))
+
+
+def _with_replacement(self, key):
+  selection = _DRAW(self, key)
+  rows = jax.random.randint(key, selection.rows.shape, 0, self.num_examples)
+  return selection._replace(rows=rows)
+
+
+def _in_blocks(self, key):
+  """Every other record is in the batch exactly if the one before it is."""
+  chosen = jnp.repeat(jax.random.uniform(key, (self.num_examples // 2,))
+                      < self.sampling_prob, 2)
+  rows, = jnp.nonzero(chosen, size=self.num_examples, fill_value=0)
+  return Selection(rows.astype(jnp.int32), jnp.sum(chosen))
+
+
+@pytest.mark.parametrize('draw', [
+    _cut(4), _cut(2), _of_fixed_size, _with_replacement, _in_blocks])
+def test_samplers_with_another_law_are_noticed(draw):
+  with mock.patch.object(PoissonSampler, 'draw', draw):
+    with pytest.raises(AssertionError):
+      _check_law(_inclusions(batch_size=3, max_batch_size=2))
+
+
+def _check_fresh_batches():
   private = _private(max_batch_size=4)
   state = private.init(_params(), key=jax.random.key(0))
   drawn = []
@@ -165,10 +218,22 @@ def test_steps_draw_other_batches():
   assert len(set(drawn)) == 3 and int(state.step) == 3
 
 
-def test_noise_has_the_scale_of_the_plan_and_is_fresh():
+def test_steps_draw_other_batches():
+  _check_fresh_batches()
+  again = lambda state, sampler: sampler.draw(state.keys.batch)
+  with mock.patch.object(steps, 'draw', again), pytest.raises(AssertionError):
+    _check_fresh_batches()
+
+
+def _check_noise():
+  """Checks the noise of four steps on several parts each.
+
+  Right noise fails with a probability below 1.3e-4 over its keys: 2e-5 for the
+  scale, 1e-4 for the shape, 4e-6 for correlations of steps.
+  """
   private = make_private(lambda params, x: x @ params, optax.sgd(1.0),
                          num_examples=20, batch_size=5, noise_multiplier=0.7,
-                         clip_norm=2.0, steps=4)
+                         clip_norm=2.0, steps=4, max_batch_size=2)
   # Records that are not finite contribute zero, so steps are noise alone.
   records, state = jnp.full([20, 500], jnp.nan), private.init(
       jnp.zeros(500), key=jax.random.key(0))
@@ -176,12 +241,40 @@ def test_noise_has_the_scale_of_the_plan_and_is_fresh():
   for _ in range(4):
     before, (state, info) = state, private.step(state, records)
     moves.append(np.asarray(state.params - before.params) * 5 / (0.7 * 2))
-    assert int(info.batch_size) == int(info.num_nonfinite)
+    assert int(info.batch_size) == int(info.num_nonfinite) > 2
   values = np.stack(moves)
   assert 1e-5 < stats.chi2(2000).cdf(np.sum(values**2)) < 1 - 1e-5
   assert stats.kstest(values.ravel(), 'norm').pvalue > 1e-4
   correlations = np.corrcoef(values)[np.triu_indices(4, 1)]
   assert np.abs(correlations).max() < 5 / np.sqrt(500)
+
+
+_ADD, _SUMS = additive.add_gaussian_noise, steps.sums_of
+
+
+def _noise_of_a_part(method, state, part, numbers, mask):
+  sums = _SUMS(method, state, part, numbers, mask)
+  key = jax.random.fold_in(jax.random.fold_in(state.keys.noise, numbers[0]),
+                           state.step)
+  return sums._replace(total=_ADD(key, sums.total, jnp.float32(0.7 * 2)))
+
+
+_NOISE_FAULTS = {
+    'one key for all steps': (additive, 'add_gaussian_noise',
+                              lambda key, *rest: _ADD(jax.random.key(1), *rest)),
+    'noise in every part': (steps, 'sums_of', _noise_of_a_part),
+    'no noise': (additive, 'add_gaussian_noise',
+                 lambda key, values, stddevs: values),
+}
+
+
+@pytest.mark.parametrize('fault', [None, *_NOISE_FAULTS])
+def test_noise_has_the_scale_of_the_plan_and_is_fresh(fault):
+  if fault is None:
+    _check_noise()
+    return
+  with mock.patch.object(*_NOISE_FAULTS[fault]), pytest.raises(AssertionError):
+    _check_noise()
 
 
 @pytest.mark.parametrize('adjacency', ['add_or_remove_one', 'replace_one'])
