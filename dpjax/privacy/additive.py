@@ -18,7 +18,9 @@ errors. All of it is only as secret as the key: see `keys` for those of a
 release.
 """
 
+from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
 
 import jax
@@ -37,6 +39,10 @@ from dpjax.typing import Array, PRNGKey, PyTree
 
 # The grid spacing is 2^-8 of the power of two below the standard deviation.
 _GRID_BITS = 8
+
+# Leaves of one tree are drawn together up to this number of values. It keeps
+# the time of compilation: each draw by itself is compiled by itself.
+_TOGETHER = 2**16
 
 # Two polynomials of `standard_normal`: the centre of the argument, then the
 # coefficients from the highest power down. Least squares fits on Chebyshev
@@ -66,7 +72,11 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...],
     start: place of the first draw in the key's sequence, static. Draws of one
       key at places that do not overlap are independent.
   """
-  word = random_words(key, shape, start)
+  return _normal_of(random_words(key, shape, start))
+
+
+def _normal_of(word: Array) -> Array:
+  """Returns the normal number of each word, see `standard_normal`."""
   # The middles of 2^31 cells of (0, 1/2): never 0, so the logarithm is finite.
   tail = (jax.lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.float32)
           + 0.5) * jnp.float32(2.0**-32)
@@ -74,7 +84,7 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...],
   central = depth < 5
   place = jnp.where(central, depth - _CENTRAL[0], jnp.sqrt(depth) - _OUTER[0])
   # Horner's scheme for both polynomials at once.
-  slope = jnp.zeros(shape, jnp.float32)
+  slope = jnp.zeros(word.shape, jnp.float32)
   for near, far in zip(_CENTRAL[1:], _OUTER[1:], strict=True):
     slope = slope * place + jnp.where(central, jnp.float32(near),
                                       jnp.float32(far))
@@ -99,9 +109,7 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
     ValueError: for places of 2^32 or more.
   """
   size = math.prod(shape)
-  if start + size >= 2**32:
-    raise ValueError(f'one key has 2^32 draws, {start + size} were requested; '
-                     'split the key')
+  _check_places(start + size)
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     return chacha.words(jax.random.key_data(key), start, size).reshape(shape)
@@ -110,6 +118,31 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
     return jax.random.bits(jax.random.fold_in(key, start), shape, jnp.uint32)
   first, second = jax.random.key_data(key)
   return threefry.words((first, second), start, size).reshape(shape)
+
+
+def words_of_several(key: PRNGKey, sizes: Sequence[int],
+                     start: int = 0) -> Array:
+  """Returns `random_words` of each size, each from where the last one ends.
+
+  Args:
+    key: see `random_words`.
+    sizes: numbers of words, static.
+    start: place of the first word, static.
+
+  Returns:
+    Words [r, n], r being 1, 2 or 16. A size s has its own ceil(s / r) columns,
+    whose first s words, row by row, are those of a separate call.
+  """
+  _check_places(start + sum(sizes))
+  generator = str(jax.random.key_impl(key))
+  if generator == chacha.NAME:
+    return chacha.words_of_several(jax.random.key_data(key), start, sizes)
+  if generator == 'threefry2x32':
+    first, second = jax.random.key_data(key)
+    return threefry.words_of_several((first, second), start, sizes)
+  starts = itertools.accumulate(sizes[:-1], initial=start)
+  return jnp.concatenate([random_words(key, (size,), place) for size, place in
+                          zip(sizes, starts, strict=True)])[None]
 
 
 def random_pairs(key: PRNGKey, shape: tuple[int, ...],
@@ -128,9 +161,7 @@ def random_pairs(key: PRNGKey, shape: tuple[int, ...],
     ValueError: for places of 2^32 or more.
   """
   size = math.prod(shape)
-  if start + size >= 2**32:
-    raise ValueError(f'one key has 2^32 draws, {start + size} were requested; '
-                     'split the key')
+  _check_places(start + size)
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     left, right = chacha.pairs(jax.random.key_data(key), start, size)
@@ -143,6 +174,12 @@ def random_pairs(key: PRNGKey, shape: tuple[int, ...],
   left, right = threefry.threefry_2x32((first, second),
                                        (places, jnp.zeros_like(places)))
   return left.reshape(shape), right.reshape(shape)
+
+
+def _check_places(end: int) -> None:
+  """Raises if a key has fewer places than `end`."""
+  if end >= 2**32:
+    raise ValueError(f'one key has 2^32 draws, {end} were asked for; split it')
 
 
 def grid_spacing(stddev: Array | float) -> Array:
@@ -169,15 +206,51 @@ def unit_noise(key: PRNGKey, values: PyTree) -> PyTree:
   """Draws standard normal noise with the structure and shapes of `values`.
 
   One sequence of draws serves all leaves, and each leaf takes its own range of
-  places. Slicing one array instead would make XLA for CPUs recompute the array
-  for each use of a slice.
+  places: its noise is that of `standard_normal` with the place as `start`.
   """
   leaves, structure = jax.tree.flatten(values)
   draws, start = [], 0
-  for leaf in leaves:
-    draws.append(standard_normal(key, leaf.shape, start))
-    start += math.prod(leaf.shape)
+  for shapes in _small_groups([leaf.shape for leaf in leaves]):
+    draws += normals_of_several(key, shapes, start)
+    start += sum(map(math.prod, shapes))
   return jax.tree.unflatten(structure, draws)
+
+
+def _small_groups(shapes: Sequence[tuple[int, ...]]
+                  ) -> list[list[tuple[int, ...]]]:
+  """Returns the shapes in order, in groups of at most `_TOGETHER` values."""
+  groups: list[list[tuple[int, ...]]] = []
+  total = 0
+  for shape in shapes:
+    total += math.prod(shape)
+    if not groups or total > _TOGETHER:
+      groups.append([])
+      total = math.prod(shape)
+    groups[-1].append(shape)
+  return groups
+
+
+def normals_of_several(key: PRNGKey, shapes: Sequence[tuple[int, ...]],
+                       start: int = 0) -> list[Array]:
+  """Returns `standard_normal` of each shape, each from where the last one ends.
+
+  The numbers are those of separate calls. They are computed by one program over
+  the blocks of all shapes, which is compiled several times faster.
+
+  Args:
+    key: see `standard_normal`.
+    shapes: shapes of the draws.
+    start: place of the first draw, static.
+  """
+  if len(shapes) == 1:
+    return [standard_normal(key, shapes[0], start)]
+  sizes = [math.prod(shape) for shape in shapes]
+  normals = _normal_of(words_of_several(key, sizes, start))
+  columns = [-(-size // len(normals)) for size in sizes]
+  firsts = itertools.accumulate(columns[:-1], initial=0)
+  return [normals[:, first:first + width].reshape(-1)[:size].reshape(shape)
+          for first, width, size, shape in zip(firsts, columns, sizes, shapes,
+                                               strict=True)]
 
 
 def add_drawn_noise(draws: PyTree, values: PyTree, stddevs: PyTree) -> PyTree:

@@ -39,11 +39,13 @@ For a release, use `keys.system_keys`.
 """
 
 from collections.abc import Sequence
+import itertools
 import math
 
 import jax
 from jax.extend import random
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.typing import Array
 
@@ -127,6 +129,23 @@ def words(key: Array, start: int, size: int) -> Array:
   """
   counters = _counters(start, -(-size // BLOCK_WORDS))
   return blocks(key, counters, (_WORDS, 0, 0)).reshape(-1)[:size]
+
+
+def words_of_several(key: Array, start: int, sizes: Sequence[int]) -> Array:
+  """Returns the blocks [16, n] of `words` of each size, one after another.
+
+  Args:
+    key: [8] uint32.
+    start: place of the first word of the first size, static. The places of the
+      others follow.
+    sizes: numbers of words, static. A size s has ceil(s / 16) columns, whose
+      first s words, row by row, are those of `words`.
+  """
+  starts = itertools.accumulate(sizes[:-1], initial=start)
+  counters = np.concatenate([
+      first + np.arange(-(-size // BLOCK_WORDS))
+      for first, size in zip(starts, sizes, strict=True)])
+  return blocks(key, jnp.asarray(counters, jnp.uint32), (_WORDS, 0, 0))
 
 
 def pairs(key: Array, start: int, size: int) -> tuple[Array, Array]:

@@ -7,9 +7,11 @@ with the same bits and no longer compilation.
 """
 
 from collections.abc import Sequence
+import itertools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.typing import Array
 
@@ -70,3 +72,29 @@ def words(key: tuple[Array, Array], start: int, size: int) -> Array:
   if size % 2:
     second = jnp.where(places == half - 1, jnp.uint32(0), second)
   return jnp.concatenate(threefry_2x32(key, (first, second)))[:size]
+
+
+def words_of_several(key: tuple[Array, Array], start: int,
+                     sizes: Sequence[int]) -> Array:
+  """Returns the blocks [2, n] of `words` of each size, one after another.
+
+  Args:
+    key: two uint32 scalars.
+    start: count of the first word of the first size, static. The counts of the
+      others follow.
+    sizes: numbers of words, static. A size s has ceil(s / 2) columns, whose
+      first s words, row by row, are those of `words`.
+  """
+  starts = itertools.accumulate(sizes[:-1], initial=start)
+  blocks = [_blocks(first, size)
+            for first, size in zip(starts, sizes, strict=True)]
+  first, second = jnp.asarray(np.concatenate(blocks, axis=1), jnp.uint32)
+  return jnp.stack(threefry_2x32(key, (first, second)))
+
+
+def _blocks(start: int, size: int) -> np.ndarray:
+  """Returns the counts [2, n] of the blocks of `words`."""
+  counts = start + np.arange(2 * -(-size // 2)).reshape(2, -1)
+  if size % 2:
+    counts[1, -1] = 0
+  return counts

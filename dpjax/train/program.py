@@ -86,7 +86,11 @@ class Program:
   kernel: str
 
   def init(self, params: Params, frozen: PyTree, key: PRNGKey) -> PrivateState:
-    """Returns the state before the first step of a run with this key."""
+    """Returns the state before the first step of a run with this key.
+
+    Parameters are copied, because the first step may donate them.
+    """
+    params, frozen = jax.tree.map(jnp.copy, (params, frozen))
     keys = states.streams(key)
     radii = (jax.tree.map(jnp.copy, self.clip_norm.init)
              if isinstance(self.clip_norm, Adaptive) else ())
@@ -144,11 +148,12 @@ class Program:
     return steps.sums_of(self._method_for(state, part), _inner(state),
                          Batch(part, numbers), numbers, mask)
 
-  def no_sums(self, state: PrivateState, part: PyTree, numbers: Array,
-              mask: Array) -> BoundedSums:
-    """Returns sums of zero, of the shapes of `part`."""
-    shapes = jax.eval_shape(self.part, state, part, numbers, mask)
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+  def no_sums(self, state: PrivateState) -> BoundedSums:
+    """Returns sums of zero, as `part` has them for no record."""
+    zeros = lambda values: jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, jnp.float32), values)
+    return BoundedSums(zeros(state.params), jnp.float32(0), jnp.int32(0),
+                       zeros(state.radii))
 
   def added(self, state: PrivateState, sums: BoundedSums, part: PyTree,
             numbers: Array, mask: Array) -> tuple[BoundedSums, Array]:

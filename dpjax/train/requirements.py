@@ -72,7 +72,7 @@ def check_keys(keys: PRNGKey, num_runs: int) -> None:
         f'jax.random.split(jax.random.key(seed), {num_runs}); got '
         f'{_described(keys)}')
   first_run: dict[bytes, int] = {}  # Key -> the first run that has it.
-  for run, rows in enumerate(_words((keys, *jax.vmap(states.streams)(keys)))):
+  for run, rows in enumerate(_words((keys, *states.streams_of_each(keys)))):
     for row in rows:
       other = first_run.setdefault(row.tobytes(), run)
       if other != run:
@@ -106,7 +106,7 @@ def check_init_keys(init_keys: PRNGKey, keys: PRNGKey) -> None:
   # Keys of another generator give other random bits, even if their words agree.
   if jax.random.key_impl(init_keys) != jax.random.key_impl(keys):
     return
-  derived = jax.vmap(states.streams)(keys)
+  derived = states.streams_of_each(keys)
   secret = _words((keys, derived.batch, derived.noise, derived.augment))
   public = _words((init_keys, *jax.vmap(states.streams)(init_keys)))
   secret_words = {row.tobytes() for rows in secret for row in rows}

@@ -56,5 +56,5 @@ def _digests(keys: PRNGKey) -> set[bytes]:
   if not key_lib.is_secret(keys):
     return set()
   return {hashlib.sha256(row.tobytes()).digest()
-          for part in (keys, *jax.vmap(states.streams)(keys))
+          for part in (keys, *states.streams_of_each(keys))
           for row in np.asarray(jax.random.key_data(part))}

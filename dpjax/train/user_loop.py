@@ -42,6 +42,7 @@ class Sample(NamedTuple):
 
 class _Compiled(NamedTuple):
   """The compiled functions of a `Program`."""
+  init: Callable[..., Any]
   step: Callable[..., Any]
   update: Callable[..., Any]
   finish: Callable[..., Any]
@@ -149,9 +150,7 @@ class Private:
       self._check_optimizer(params, program.clip_norm)
     if key is None or not traced:
       key = _fresh(key)
-    # Copies, because the first step may donate them.
-    params, frozen = jax.tree.map(jnp.array, (params, parts.frozen))
-    return sharding.replicate(self._mesh, program.init(params, frozen, key))
+    return self._functions()[1].init(params, parts.frozen, key)
 
   def _build(self, parts: modules.Split) -> Program:
     """Returns the program for a model, compiled anew only if it differs."""
@@ -174,6 +173,7 @@ class Private:
     rows = functools.partial(compiled, split_arguments=(2, 3, 4),
                              num_arguments=5)
     return _Compiled(
+        compiled(program.init),
         compiled(program.whole_step, donate_argnums=donated),
         compiled(program.loaded_step, donate_argnums=donated),
         compiled(program.finished, donate_argnums=donated),
@@ -332,7 +332,7 @@ class Private:
       data = (part, np.pad(numbers, (0, size - len(numbers))),
               np.arange(size) < len(numbers))
       if total is None:
-        total = compiled.no_sums(state, *data)
+        total = compiled.no_sums(state)
       # One part is loaded while the device sums the one before it. Without
       # waiting, all parts of the batch would be in its memory.
       if ended is not None:

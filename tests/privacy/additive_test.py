@@ -5,6 +5,7 @@ inequality of Dvoretzky, Kiefer and Wolfowitz the Kolmogorov-Smirnov distance of
 n draws exceeds 2.7 / sqrt(n) with probability below 1e-6.
 """
 
+import itertools
 import math
 
 import jax
@@ -16,6 +17,7 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
+from dpjax.privacy import chacha
 from dpjax.privacy.adjacency import Adjacency
 
 ADD = Adjacency.ADD_OR_REMOVE_ONE
@@ -143,13 +145,42 @@ def test_noise_of_leaves_is_independent():
   assert np.abs(correlations).max() < 6 / 5000**0.5
 
 
-@pytest.mark.every(2)
-def test_noise_of_each_leaf_starts_where_the_one_before_ends():
-  noise = additive.unit_noise(KEY, [jnp.zeros(3), jnp.zeros((2, 2)),
-                                    jnp.zeros(2)])
-  for leaf, start in zip(noise, (0, 3, 7), strict=True):
-    np.testing.assert_array_equal(
-        leaf, additive.standard_normal(KEY, leaf.shape, start))
+@pytest.mark.every(3)
+@pytest.mark.parametrize('together', [2**16, 40, 1])
+@pytest.mark.parametrize('key', [
+    jax.random.key(3), jax.random.key(3, impl='rbg'),
+    jax.random.key(3, impl=chacha.GENERATOR)])
+def test_noise_of_each_leaf_starts_where_the_one_before_ends(
+    key, together, monkeypatch):
+  """However many leaves are drawn at once, up to the rounding of a program."""
+  monkeypatch.setattr(additive, '_TOGETHER', together)
+  sizes = (3, 4, 0, 1, 33, 2, 64, 17)
+  noise = additive.unit_noise(key, [
+      jnp.zeros((size // 2, 2) if size % 2 == 0 else size) for size in sizes])
+  starts = itertools.accumulate(sizes[:-1], initial=0)
+  for leaf, start in zip(noise, starts, strict=True):
+    np.testing.assert_allclose(
+        leaf, additive.standard_normal(key, leaf.shape, start), rtol=2e-6)
+
+
+@pytest.mark.parametrize('key', [
+    jax.random.key(5), jax.random.key(5, impl='rbg'),
+    jax.random.key(5, impl=chacha.GENERATOR)])
+def test_words_of_several_are_those_of_separate_calls(key):
+  """And no word is used twice."""
+  sizes = (5, 1, 0, 32, 16, 2, 31)
+  together = np.asarray(additive.words_of_several(key, sizes, 7))
+  column, used = 0, []
+  for size, start in zip(sizes, itertools.accumulate(sizes, initial=7)):
+    width = -(-size // len(together))
+    own = together[:, column:column + width].reshape(-1)[:size]
+    np.testing.assert_array_equal(own, additive.random_words(
+        key, (size,), start))
+    column += width
+    used.extend(own)
+  assert column == together.shape[1] and len(set(used)) == sum(sizes)
+  with pytest.raises(ValueError, match='one key has 2.32 draws'):
+    additive.words_of_several(key, (1, 1), 2**32 - 2)
 
 
 def test_normal_tails_have_the_right_number_of_words(monkeypatch):

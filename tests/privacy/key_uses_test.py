@@ -61,6 +61,10 @@ def _words(key, shape, start=0):
   return jnp.zeros(shape, jnp.uint32)
 
 
+def _words_of_several(key, sizes, start=0):
+  return _words(key, (1, sum(sizes)), start)
+
+
 def _pairs(key, shape, start=0):
   key.use('pairs', start, int(np.prod(shape)))
   return (jnp.zeros(shape, jnp.uint32),) * 2
@@ -82,6 +86,7 @@ def _key(monkeypatch):
   keys = []
   for module, name, function in (
       (additive, 'random_words', _words), (additive, 'random_pairs', _pairs),
+      (additive, 'words_of_several', _words_of_several),
       (jax.random, 'split', lambda key, num=2: key.split(num)),
       (jax.random, 'randint', _integers),
       (jax.random, 'permutation', _permutation)):

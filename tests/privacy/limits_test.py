@@ -254,7 +254,8 @@ _MESSAGE = r'^[^\n]*\b(must|needs?|not|no|too many)\b[^\n]*$'
 ARRAYS = {
   'accounting.delta_curve', 'additive.grid_spacing', 'additive.on_grid',
   'additive.random_pairs', 'additive.random_words', 'additive.standard_normal',
-  'blocks.allocate', 'chacha.pairs',
+  'additive.normals_of_several', 'additive.words_of_several',
+  'blocks.allocate', 'chacha.pairs', 'chacha.words_of_several',
   'chacha.words', 'composition.HeterogeneousForms', 'divergences.Generator',
   'draws.discrete_laplace', 'draws.standard_direction', 'draws.standard_gamma',
   'exact.exp_between', 'integers.NoiseTable', 'integers.convolution_variation',
@@ -267,7 +268,8 @@ ARRAYS = {
   'restating.ConcentratedDpEvent', 'restating.PureDpEvent',
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
-  'smooth.smooth_sensitivity', 'threefry.words', 'tradeoff.from_curve',
+  'smooth.smooth_sensitivity', 'threefry.words',
+  'threefry.words_of_several', 'tradeoff.from_curve',
   'tuning.draw_num_trials'}
 
 

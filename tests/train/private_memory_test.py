@@ -44,7 +44,7 @@ def test_the_sums_of_all_parts_are_in_one_memory():
   numbers = np.arange(_PART)
   data = state, _records(numbers), numbers, numbers >= 0
   functions = private._functions()[1]
-  shapes = jax.eval_shape(functions.no_sums, *data)
+  shapes = jax.eval_shape(functions.no_sums, state)
   analysis = functions.add.lower(state, shapes, *data[1:]).compile(
       ).memory_analysis()
   size = sum(4 * leaf.size for leaf in jax.tree.leaves(shapes))
@@ -114,5 +114,5 @@ def test_functions_are_compiled_once_for_batches_of_all_sizes():
   counts = {name: getattr(functions, name)._cache_size()
             for name in functions._fields}
   assert sizes == {1, 2}
-  assert counts == {'step': 0, 'update': 0, 'finish': 1, 'no_sums': 1,
-                    'add': 1, 'draw': 1}
+  assert counts == {'init': 1, 'step': 0, 'update': 0, 'finish': 1,
+                    'no_sums': 1, 'add': 1, 'draw': 1}

@@ -98,7 +98,7 @@ def test_each_device_gets_its_rows_and_sums_are_reduced_once():
   numbers = np.arange(6)
   data = jax.tree.map(lambda leaf: leaf[:6], _records()), numbers, numbers >= 0
   functions = private._functions()[1]
-  shapes = jax.eval_shape(functions.no_sums, state, *data)
+  shapes = jax.eval_shape(functions.no_sums, state)
   program = functions.add.lower(state, shapes, *data).compile()
   text = program.as_text()
   # Each of four sums is reduced at most once; a device reads three of six rows.

@@ -21,6 +21,7 @@ _JAX = {'_normal': 'normal', '_normal_real': 'normal', '_laplace': 'laplace',
         '_shuffle': '', '_t': '', '_geometric': '', '_categorical': ''}
 # Samplers of dpjax, by module and function.
 _DPJAX = {('additive', 'standard_normal'): 'normal',
+          ('additive', 'normals_of_several'): 'normal',
           ('draws', 'standard_laplace'): 'laplace',
           ('draws', 'standard_gumbel'): 'gumbel',
           ('draws', 'standard_exponential'): 'exponential',
