@@ -119,8 +119,9 @@ def make_private(
     learning_rate: of an optimizer that is a name.
     schedule: of the learning rate of an optimizer that is a name: 'constant' or
       'cosine', which falls to 0 in `steps` steps.
-    average: an average of the parameters over the steps, in `state.average`:
-      'ema', 'polyak', or any of `train.averaging`. It costs no privacy.
+    average: an average of the parameters over the steps, which
+      `Private.model(state, average=True)` returns: 'ema', 'polyak', or any of
+      `train.averaging`. It costs no privacy.
     mesh: devices of this process that share the rows of each batch, see
       `train.data_mesh`; None for one device. The results are the same up to
       rounding.

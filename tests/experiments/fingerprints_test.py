@@ -34,9 +34,14 @@ def present():
 
 def _plant_generator(monkeypatch):
   """Plants Gaussian noise from JAX's own generator."""
+
+  def normal(key, shape, start=0):
+    return jax.random.normal(jax.random.fold_in(key, start), shape)
+
+  monkeypatch.setattr(additive, 'standard_normal', normal)
   monkeypatch.setattr(
-      additive, 'standard_normal', lambda key, shape, start=0:
-      jax.random.normal(jax.random.fold_in(key, start), shape))
+      additive, 'normals_of_several', lambda key, shapes, start=0:
+      [normal(key, shape, start + i) for i, shape in enumerate(shapes)])
 
 
 def _plant_cotangent_clip(monkeypatch):
