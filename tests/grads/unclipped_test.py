@@ -12,6 +12,7 @@ from dpjax.grads import weighted
 from dpjax.lipschitz import losses
 from dpjax.models import mlp
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
 from dpjax.train import loop
 from dpjax.train import methods
 from dpjax.train import plan as plans
@@ -107,14 +108,14 @@ def test_no_noise_makes_unclipped_sums_private():
   bounder = per_example.clipped(_apply, _loss, clip_norm=np.inf)
   transform = privatizer.gaussian_privatizer(
       jax.random.key(0), noise_multiplier=1.0, expected_batch_size=5)
-  total = bounder.sums(_params(), _batch(), _MASK).total
-  mean, state = transform.update(total, transform.init(total),
-                                 l2_sensitivity=bounder.l2_sensitivity(()))
+  total = jax.jit(bounder.sums)(_params(), _batch(), _MASK).total
+  mean, state = jax.jit(transform.update)(
+      total, transform.init(total), l2_sensitivity=bounder.l2_sensitivity(()))
   assert not any(np.any(np.isfinite(leaf)) for leaf in jax.tree.leaves(mean))
   assert np.isnan(state.joint_noise_multiplier)
-  plan = plans.private_plan(
-      num_examples=_SIZE, batch_size=3, num_steps=1, epsilon=8.0, delta=1e-4,
-      adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  plan = plans.TrainingPlan(
+      sampler=PoissonSampler(num_examples=_SIZE, batch_size=3), num_steps=1,
+      noise_multiplier=1.0, adjacency=Adjacency.ADD_OR_REMOVE_ONE)
   model = mlp.mlp(num_features=4, num_classes=2, depth=0)
   with pytest.raises(ValueError, match='joint multiplier nan, less than'):
     loop.fit(

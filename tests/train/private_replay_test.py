@@ -53,7 +53,7 @@ def _audited(sampled_runs, *, steps=1, **changed):
                       num_keys=64, sampled_runs=sampled_runs)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('steps, changed', [
     (1, {}), (2, {}), (1, {'clip_norm': 'adaptive', 'noise_multiplier': 0.1}),
     (1, {'average': 'ema', 'max_batch_size': None}),
