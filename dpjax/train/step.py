@@ -114,9 +114,9 @@ def _knowing_noise(optimizer: optax.GradientTransformation,
              l2_sensitivity: PyTree = None, **others: Any
              ) -> tuple[PyTree, PyTree]:
     del others
-    told = ({} if noise is None or l2_sensitivity is None else
-            {'noise_stddev': noise(l2_sensitivity, updates)})
-    return optimizer.update(updates, state, params, **told)
+    known = ({} if noise is None or l2_sensitivity is None else
+             {'noise_stddev': noise(l2_sensitivity, updates)})
+    return optimizer.update(updates, state, params, **known)
 
   return optax.GradientTransformationExtraArgs(optimizer.init, update)
 

@@ -302,7 +302,7 @@ class Private:
     Args:
       state: from `init` or from a step.
       average: whether to take the average of the parameters over the steps, as
-        `make_private` was told to keep it. It costs no privacy.
+        `make_private` was asked to keep it. It costs no privacy.
 
     Raises:
       ValueError: if no average is kept.
