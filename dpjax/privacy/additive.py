@@ -40,8 +40,8 @@ from dpjax.typing import Array, PRNGKey, PyTree
 # The grid spacing is 2^-8 of the power of two below the standard deviation.
 _GRID_BITS = 8
 
-# Leaves of one tree are drawn together up to this number of values. It keeps
-# the time of compilation: each draw by itself is compiled by itself.
+# Leaves of one tree are drawn together up to this number of values: one program
+# for all of them is compiled faster than a program for each.
 _TOGETHER = 2**16
 
 # Two polynomials of `standard_normal`: the centre of the argument, then the
@@ -234,8 +234,8 @@ def normals_of_several(key: PRNGKey, shapes: Sequence[tuple[int, ...]],
                        start: int = 0) -> list[Array]:
   """Returns `standard_normal` of each shape, each from where the last one ends.
 
-  The numbers are those of separate calls. They are computed by one program over
-  the blocks of all shapes, which is compiled several times faster.
+  The numbers are those of separate calls, up to rounding. They are computed by
+  one program over the blocks of all shapes, which is compiled faster.
 
   Args:
     key: see `standard_normal`.
