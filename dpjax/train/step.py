@@ -176,12 +176,11 @@ def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
       on a lattice, because the steps draw it then.
   """
   steps = state.step + jnp.arange(num_steps, dtype=jnp.int32)
-  keys = jax.vmap(lambda t: jax.random.fold_in(state.keys.batch, t))(steps)
   released = state.params
   # Adaptive radii are released too, so they need noise.
   if jax.tree.leaves(state.radii):
     released = state.params, state.radii
-  selections = jax.vmap(sampler.draw)(keys)
+  selections = jax.vmap(sampler.batch, (None, 0))(state.keys.batch, steps)
   if not noise:
     return Ahead(selections, None)
   return Ahead(selections, privatizer.draw_ahead(
@@ -248,7 +247,7 @@ def make_step(*, method: Method, sampler: PoissonSampler,
 
 def draw(state: TrainState, sampler: PoissonSampler) -> Selection:
   """Returns the batch of the next step, from the key of that step."""
-  return sampler.draw(jax.random.fold_in(state.keys.batch, state.step))
+  return sampler.batch(state.keys.batch, state.step)
 
 
 def sums_of(method: Method, state: TrainState, part: Batch, positions: Array,

@@ -1,14 +1,6 @@
-"""Poisson sampling into batches of static shape, and its privacy event.
+"""What all samplers share: batches of static shape, summed part by part."""
 
-The sampler owns the sampling probability: it draws batches, computes the public
-divisor of the batch mean and states the privacy event with this one number. The
-probability is a public constant, not computed from a private number of records
-(erratum E25). Empty batches are kept: drawing again until a batch has a record
-would change the probability (erratum E5). A shuffled, fixed-size or truncated
-batch cannot be expressed here, so it cannot be accounted for as a Poisson
-sample by mistake.
-"""
-
+import abc
 from collections.abc import Callable
 import dataclasses
 from typing import NamedTuple
@@ -19,7 +11,6 @@ import jax.numpy as jnp
 from dpjax import errors
 from dpjax import tree
 from dpjax.privacy import accounting
-from dpjax.privacy import additive
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
@@ -27,8 +18,8 @@ class Selection(NamedTuple):
   """Record numbers that one batch selects.
 
   Attributes:
-    rows: [k * max_batch_size] int32; the selected record numbers come first,
-      the rest is padding (0).
+    rows: [k * part_size] int32; the selected record numbers come first, the
+      rest is padding (0).
     num_selected: number of selected records, an int32 scalar; PRIVATE.
   """
   rows: Array
@@ -36,27 +27,17 @@ class Selection(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PoissonSampler:
-  """Includes each record in each batch independently with a public probability.
+class Sampler(abc.ABC):
+  """Draws the batch of each step, and knows what sampling costs.
 
   Attributes:
     num_examples: public number of records n.
     batch_size: expected batch size, at most n.
     max_batch_size: rows computed at once (static shape). A larger batch is
       processed in several parts of this size, so that no record is ever
-      dropped. `None` uses the expected batch size plus six standard deviations.
+      dropped. `None` chooses a number that few batches exceed.
     row_multiple: the number of rows computed at once is padded to a multiple of
       this; no effect on which records are drawn.
-
-  Examples:
-    >>> from dpjax.sampling import PoissonSampler
-    >>> sampler = PoissonSampler(num_examples=1000, batch_size=50)
-    >>> round(sampler.expected_batch_size, 4), sampler.part_size
-    (50.0, 92)
-    >>> # Reproducible: for research, not for a release.
-    >>> draws = [sampler.draw(jax.random.key(seed)) for seed in range(4)]
-    >>> [int(draw.num_selected) for draw in draws]
-    [45, 58, 58, 48]
   """
   num_examples: int
   batch_size: float
@@ -69,65 +50,54 @@ class PoissonSampler:
     if self.batch_size > self.num_examples:
       raise ValueError(f'batch_size must be at most num_examples = '
                        f'{self.num_examples}, got {self.batch_size}')
-    if self._threshold == 0:
-      raise ValueError(f'batch_size {self.batch_size} is too small for '
-                       f'{self.num_examples} examples')
     if self.max_batch_size is not None:
       errors.check_at_least('max_batch_size', self.max_batch_size, 1)
     errors.check_at_least('row_multiple', self.row_multiple, 1)
 
   @property
-  def _threshold(self) -> int:
-    """Number of the 2^32 random words that include a record."""
-    return round(self.batch_size / self.num_examples * 2**32)
-
-  @property
-  def sampling_prob(self) -> float:
-    """Probability of inclusion, exactly the one that `draw` realises."""
-    return self._threshold / 2**32
-
-  @property
+  @abc.abstractmethod
   def expected_batch_size(self) -> float:
-    """Public divisor of a batch sum: sampling_prob * num_examples."""
-    return self.sampling_prob * self.num_examples
+    """Public divisor of a batch sum."""
 
   @property
-  def part_size(self) -> int:
-    """Number of rows computed at once."""
-    num_rows = self.max_batch_size
-    if num_rows is None:
-      expected = self.expected_batch_size
-      # Of the binomial batch size. Larger batches take another part.
-      stddev = (expected * (1 - self.sampling_prob))**0.5
-      num_rows = int(expected + 6 * stddev) + 1
-    num_rows = min(num_rows, self.num_examples)
-    return num_rows + -num_rows % self.row_multiple
+  @abc.abstractmethod
+  def usual_batch_size(self) -> int:
+    """Number of records that few batches, or none, exceed."""
 
+  @abc.abstractmethod
   def event(self, *, noise_multiplier: float,
             num_steps: int) -> accounting.DpEvent:
     """Returns the event of `num_steps` Gaussian releases on sampled batches.
 
     Args:
-      noise_multiplier: joint noise multiplier of one step, see
-        `accounting.poisson_gaussian_event`.
+      noise_multiplier: joint noise multiplier of one step.
       num_steps: number of steps, each on its own batch.
     """
-    return accounting.poisson_gaussian_event(
-        sampling_prob=self.sampling_prob, noise_multiplier=noise_multiplier,
-        num_steps=num_steps)
 
-  def draw(self, key: PRNGKey) -> Selection:
-    """Draws one batch; pure and jittable.
+  @abc.abstractmethod
+  def batch(self, key: PRNGKey, step: Array | int) -> Selection:
+    """Draws the batch of one step; pure and jittable.
 
     Args:
-      key: used for this batch only.
+      key: of all batches of a run; secret, and used for nothing else.
+      step: number of the step, from 0.
+    """
+
+  @property
+  def part_size(self) -> int:
+    """Number of rows computed at once."""
+    num_rows = (self.usual_batch_size if self.max_batch_size is None else
+                self.max_batch_size)
+    num_rows = min(num_rows, self.num_examples)
+    return num_rows + -num_rows % self.row_multiple
+
+  def selection(self, chosen: Array) -> Selection:
+    """Returns the records that a mask chooses, in whole parts.
+
+    Args:
+      chosen: [n] bool.
     """
     size = self.num_examples
-    # At probability 1 the threshold 2^32 does not fit a 32-bit word.
-    chosen = jnp.ones([size], jnp.bool_)
-    if self._threshold < 2**32:
-      words = additive.random_words(key, (size,))
-      chosen = words < jnp.uint32(self._threshold)
     ranks = jnp.cumsum(chosen.astype(jnp.int32))  # From 1.
     # Enough rows for a batch of all records, in whole parts.
     num_rows = -(-size // self.part_size) * self.part_size
