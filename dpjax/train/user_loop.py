@@ -1,7 +1,6 @@
 """The object of a user's own private loop, see `private.make_private`."""
 
-from collections.abc import Callable
-import functools
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +13,10 @@ from dpjax.grads import inputs
 from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy import accounting
 from dpjax.privacy import keys as key_lib
+from dpjax.sampling import Selection
 from dpjax.train import loading
 from dpjax.train import modules
+from dpjax.train import reading
 from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import used_keys
@@ -23,6 +24,8 @@ from dpjax.train.averaging import AverageState
 from dpjax.train.budget import Budget
 from dpjax.train.clip_norms import LayerNorms
 from dpjax.train.plan import TrainingPlan
+from dpjax.train.program import Compiled
+from dpjax.train.program import compiled
 from dpjax.train.program import PrivateState
 from dpjax.train.program import Program
 from dpjax.train.state import StepInfo
@@ -38,17 +41,6 @@ class Sample(NamedTuple):
   """
   indices: Any
   mask: Any
-
-
-class _Compiled(NamedTuple):
-  """The compiled functions of a `Program`."""
-  init: Callable[..., Any]
-  step: Callable[..., Any]
-  update: Callable[..., Any]
-  finish: Callable[..., Any]
-  no_sums: Callable[..., Any]
-  add: Callable[..., Any]
-  draw: Callable[..., Any]
 
 
 class Private:
@@ -73,7 +65,8 @@ class Private:
     self._budget, self._trainable, self._donate = budget, trainable, donate
     self._mesh = mesh
     self._fields = fields  # Of `Program`.
-    self._built: tuple[Program, _Compiled] | None = None
+    self._built: tuple[Program, Compiled] | None = None
+    self._ended: Any = None  # Known when the newest part is summed.
 
   def __repr__(self) -> str:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
@@ -162,26 +155,10 @@ class Private:
           parts=parts, sampler=self.sampler, mesh=self._mesh,
           noise_multiplier=self.noise_multiplier,
           **self._fields | {'clip_norm': clip_norm})
-      self._built = program, self._compiled(program)
+      self._built = program, compiled(program, donate=self._donate)
     return self._built[0]
 
-  def _compiled(self, program: Program) -> _Compiled:
-    """Returns the functions of a program, to be compiled when called."""
-    compiled = functools.partial(sharding.jit, self._mesh)
-    donated = (0,) if self._donate else ()
-    # Each device gets its rows of a part that is loaded.
-    rows = functools.partial(compiled, split_arguments=(2, 3, 4),
-                             num_arguments=5)
-    return _Compiled(
-        compiled(program.init),
-        compiled(program.whole_step, donate_argnums=donated),
-        compiled(program.loaded_step, donate_argnums=donated),
-        compiled(program.finished, donate_argnums=donated),
-        compiled(program.no_sums),
-        # The sums of all parts are in one memory, which each call reuses.
-        rows(program.added, donate_argnums=1), compiled(program.draw))
-
-  def _functions(self) -> tuple[Program, _Compiled]:
+  def _functions(self) -> tuple[Program, Compiled]:
     if self._built is None:
       raise ValueError('call init(model) first, also before a state that was '
                        'saved is restored: it says what the model is')
@@ -227,15 +204,21 @@ class Private:
       records = loading.checked(records, self.sampler.num_examples,
                                 'the num_examples of make_private')
     load = loading.loader(records)
-    program, compiled = self._functions()
+    program, functions = self._functions()
     if _is_traced(state.step):
+      self._check_traceable()
       if load is not None:
         records = _without_loading(records)
       return self._traced(
           lambda state: program.whole_step(state, records), state)
     place = self._budget.check(state)
-    after, info = (compiled.step(state, records) if load is None else
-                   self._step_by_parts(state, load))
+    if load is not None:
+      after, info = self._step_by_parts(state, reading.parts(
+          load, self._numbers(state), self.sampler.part_size))
+    elif self.sampler.on_host:
+      after, info = functions.step(state, records, self._selection(state))
+    else:
+      after, info = functions.step(state, records)
     self._budget.add(place, after)
     return after, info
 
@@ -252,13 +235,13 @@ class Private:
       Indices and mask [m], m a multiple of the physical batch size: as small as
       possible, or in a function that JAX compiles, enough for all records.
     """
-    selection = self._functions()[1].draw(state)
-    size, rows = self.sampler.part_size, selection.rows
+    program, _ = self._functions()
     if _is_traced(state.step):
-      return Sample(rows, jnp.arange(rows.shape[0]) < selection.num_selected)
-    count = int(selection.num_selected)
-    length = max(1, -(-count // size)) * size
-    return Sample(np.asarray(rows[:length]), np.arange(length) < count)
+      self._check_traceable()
+      rows, count = program.draw(state.keys.batch, state.step)
+      return Sample(rows, jnp.arange(rows.shape[0]) < count)
+    rows, count = self._selection(state)
+    return Sample(rows, np.arange(len(rows)) < count)
 
   def update(self, state: PrivateState,
              batch: PyTree) -> tuple[PrivateState, StepInfo]:
@@ -278,21 +261,18 @@ class Private:
     """
     rows = jax.tree.leaves(batch)[0].shape[0]
     size = self.sampler.part_size
-    program, compiled = self._functions()
+    program, functions = self._functions()
     batch = loading.checked(batch, rows, 'the number of rows of its first leaf')
     if rows % size or rows == 0:
       raise ValueError(f'a batch must have a multiple of {size} rows, those of '
                        f'sample(state).indices; got {rows}')
     if _is_traced(state.step):
+      self._check_traceable()
       return self._traced(
           lambda state: program.loaded_step(state, batch), state)
     place = self._budget.check(state)
-    count = int(compiled.draw(state).num_selected)
-    if count > rows:
-      raise ValueError(
-          f'the batch has {rows} rows, the sample has more records: a Poisson '
-          'batch must not be cut off; load all of sample(state).indices')
-    after, info = compiled.update(state, batch)
+    selection = self._selection(state, rows)
+    after, info = functions.update(state, batch, selection)
     self._budget.add(place, after)
     return after, info
 
@@ -315,30 +295,53 @@ class Private:
       params = kept.mean
     return self._functions()[0].parts.rebuild(params, state.frozen, None)
 
-  def _step_by_parts(self, state: PrivateState, load: loading.Load
+  def _numbers(self, state: PrivateState) -> np.ndarray:
+    """Returns the numbers of the records of the next batch, on the host."""
+    key, step = state.keys.batch, state.step
+    if self.sampler.on_host:
+      return self.sampler.host_batch(key, int(step))
+    rows, count = self._functions()[1].draw(key, step)
+    return np.asarray(rows)[:int(count)]
+
+  def _selection(self, state: PrivateState, num_rows: int | None = None
+                 ) -> Selection:
+    """Returns the next batch in rows of whole parts, on the host.
+
+    Args:
+      state: before the step.
+      num_rows: a multiple of the rows of a part; None for the least one.
+
+    Raises:
+      ValueError: if there are fewer rows than records.
+    """
+    return reading.selection(self._numbers(state), self.sampler.part_size,
+                             num_rows)
+
+  def _step_by_parts(self, state: PrivateState, batch: Iterator[reading.Part]
                      ) -> tuple[PrivateState, StepInfo]:
     """Makes one step on records that are loaded part by part."""
-    compiled = self._functions()[1]
-    selection = compiled.draw(state)
-    size, count = self.sampler.part_size, int(selection.num_selected)
-    chosen, total, ended = np.asarray(selection.rows)[:count], None, None
-    for start in range(0, max(count, 1), size):
-      numbers = chosen[start:start + size]
-      # An empty batch needs the shapes of a record; its mask leaves it out.
-      asked = numbers if count else np.zeros([1], np.int32)
-      part = loading.padded(loading.checked(
-          load(asked), len(asked), 'one for each number that was asked for'),
-                            size)
-      data = (part, np.pad(numbers, (0, size - len(numbers))),
-              np.arange(size) < len(numbers))
+    functions = self._functions()[1]
+    total, count = None, np.int32(0)
+    for part in batch:
+      # It is copied to the device while the part before it is summed.
+      data = sharding.place_rows(self._mesh, (part.records, part.numbers,
+                                              part.mask))
       if total is None:
-        total = compiled.no_sums(state)
-      # One part is loaded while the device sums the one before it. Without
-      # waiting, all parts of the batch would be in its memory.
-      if ended is not None:
-        ended.block_until_ready()
-      total, ended = compiled.add(state, total, *data)
-    return compiled.finish(state, total, selection.num_selected)
+        total = functions.no_sums(state)
+      # Without waiting, many parts would be in the memory of the device.
+      if self._ended is not None:
+        self._ended.block_until_ready()
+      total, self._ended = functions.add(state, total, *data)
+      count = part.num_selected
+    return functions.finish(state, total, count)
+
+  def _check_traceable(self) -> None:
+    """Raises if batches cannot be drawn in a function that JAX compiles."""
+    if self.sampler.on_host:
+      raise ValueError(
+          f'batches from {self.sampler.num_examples} records are drawn on the '
+          'host, so step, sample and update cannot be called in a function '
+          'that JAX compiles: call them outside; step and update are compiled')
 
   def _traced(self, run: Callable[[PrivateState],
                                   tuple[PrivateState, StepInfo]],
