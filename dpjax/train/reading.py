@@ -15,9 +15,11 @@ import weakref
 
 import numpy as np
 
+from dpjax.sampling import PoissonSampler
 from dpjax.sampling import Selection
 from dpjax.train import loading
-from dpjax.typing import PyTree
+from dpjax.train.sources import Source
+from dpjax.typing import PRNGKey, PyTree
 
 # Seconds that closing waits for a record that is being read.
 _PATIENCE = 2.0
@@ -59,6 +61,22 @@ def parts(load: loading.Load, numbers: np.ndarray, size: int
     yield Part(records, np.pad(chosen, (0, size - len(chosen))),
                np.arange(size) < len(chosen), np.int32(len(numbers)),
                start + size >= len(numbers))
+
+
+def drawn(sampler: PoissonSampler, draw: Callable[..., Selection],
+          key: PRNGKey, step: int) -> np.ndarray:
+  """Returns the numbers of the records of a batch, on the host; PRIVATE.
+
+  Args:
+    sampler: says where batches are drawn.
+    draw: (key, step) -> batch, drawn on the device.
+    key: of all batches of the run.
+    step: number of the step.
+  """
+  if sampler.on_host:
+    return sampler.host_batch(key, step)
+  rows, count = draw(key, np.int32(step))
+  return np.asarray(rows)[:int(count)]
 
 
 def selection(numbers: np.ndarray, size: int,
@@ -131,6 +149,43 @@ class Reader:
   def close(self) -> None:
     """Ends the thread; parts that were read are dropped."""
     self._finalize()
+
+
+class ReadAhead:
+  """The reader of one run, started anew when another state is trained."""
+
+  def __init__(self) -> None:
+    self._reader: Reader | None = None
+    self._next: tuple[bytes, int, Source] | None = None
+
+  def batch(self, run: bytes, step: int, source: Source,
+            start: Callable[[], Reader]) -> Iterator[Part]:
+    """Returns the parts of a batch; raises what loading raised.
+
+    Args:
+      run: the run, by any name.
+      step: number of the step.
+      source: records.
+      start: returns a reader that starts at this step.
+    """
+    reader = self._reader
+    if reader is None or self._next != (run, step, source):
+      self.close()
+      reader = self._reader = start()
+    # If the caller fails on a part, the next call starts anew.
+    self._next = None
+    try:
+      yield from reader.batch()
+    except BaseException:
+      self.close()
+      raise
+    self._next = run, step + 1, source
+
+  def close(self) -> None:
+    """Ends the thread of the reader, if there is one."""
+    if self._reader is not None:
+      self._reader.close()
+      self._reader = None
 
 
 def _produce(read: Iterator[Part], results: queue.SimpleQueue[Any],

@@ -1,6 +1,7 @@
 """The object of a user's own private loop, see `private.make_private`."""
 
 from collections.abc import Callable, Iterator
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,6 @@ from dpjax import tree
 from dpjax.grads import inputs
 from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy import accounting
-from dpjax.privacy import keys as key_lib
 from dpjax.sampling import Selection
 from dpjax.train import loading
 from dpjax.train import modules
@@ -28,6 +28,7 @@ from dpjax.train.program import Compiled
 from dpjax.train.program import compiled
 from dpjax.train.program import PrivateState
 from dpjax.train.program import Program
+from dpjax.train.sources import Source
 from dpjax.train.state import StepInfo
 from dpjax.typing import Params, PRNGKey, PyTree
 
@@ -67,6 +68,7 @@ class Private:
     self._fields = fields  # Of `Program`.
     self._built: tuple[Program, Compiled] | None = None
     self._ended: Any = None  # Known when the newest part is summed.
+    self._ahead = reading.ReadAhead()
 
   def __repr__(self) -> str:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
@@ -142,7 +144,7 @@ class Private:
     if not traced:
       self._check_optimizer(params, program.clip_norm)
     if key is None or not traced:
-      key = _fresh(key)
+      key = used_keys.fresh(key)
     return self._functions()[1].init(params, parts.frozen, key)
 
   def _build(self, parts: modules.Split) -> Program:
@@ -177,7 +179,8 @@ class Private:
           f'as {{layer: number}}: {errors.one_line(error)}') from error
 
   def step(self, state: PrivateState,
-           records: PyTree | loading.Load) -> tuple[PrivateState, StepInfo]:
+           records: PyTree | loading.Load | Source
+           ) -> tuple[PrivateState, StepInfo]:
     """Makes one step: samples, clips, sums, adds noise, and optimises.
 
     In a function that JAX compiles, a step beyond the plan changes nothing, and
@@ -190,7 +193,9 @@ class Private:
         on the host, and only the batch is copied to the device. Or a function
         that returns the records with the numbers [k] that it is given, in
         order, as such a tree of [k, ...]. Record i must be the same in every
-        step. A record with NaN contributes zero.
+        step. A record with NaN contributes zero. Or a `sources.source`, whose
+        records are read in a thread before the steps that need them; what
+        reading raises is raised by the step concerned.
 
     Returns:
       (next state, diagnostics, of which some are PRIVATE).
@@ -200,19 +205,23 @@ class Private:
         if there are not n records; if the loss function does not fit (see
         `losses.of_record`). Nothing is spent then.
     """
-    if not callable(records):
+    if isinstance(records, Source):
+      loading.check_size(len(records), self.sampler.num_examples)
+    elif not callable(records):
       records = loading.checked(records, self.sampler.num_examples,
                                 'the num_examples of make_private')
-    load = loading.loader(records)
     program, functions = self._functions()
     if _is_traced(state.step):
       self._check_traceable()
-      if load is not None:
-        records = _without_loading(records)
+      arrays = _without_loading(records)
       return self._traced(
-          lambda state: program.whole_step(state, records), state)
+          lambda state: program.whole_step(state, arrays), state)
     place = self._budget.check(state)
-    if load is not None:
+    if isinstance(records, Source):
+      after, info = self._step_by_parts(state, self._ahead.batch(
+          place.run, place.done, records,
+          lambda: self._reader(state, place.done, records)))
+    elif (load := loading.loader(records)) is not None:
       after, info = self._step_by_parts(state, reading.parts(
           load, self._numbers(state), self.sampler.part_size))
     elif self.sampler.on_host:
@@ -297,11 +306,21 @@ class Private:
 
   def _numbers(self, state: PrivateState) -> np.ndarray:
     """Returns the numbers of the records of the next batch, on the host."""
-    key, step = state.keys.batch, state.step
-    if self.sampler.on_host:
-      return self.sampler.host_batch(key, int(step))
-    rows, count = self._functions()[1].draw(key, step)
-    return np.asarray(rows)[:int(count)]
+    return reading.drawn(self.sampler, self._functions()[1].draw,
+                         state.keys.batch, int(state.step))
+
+  def _reader(self, state: PrivateState, step: int,
+              source: Source) -> reading.Reader:
+    """Returns a reader of the batches from the next one on."""
+    # A copy, because a step may donate the state and its keys.
+    key = jax.random.wrap_key_data(
+        np.asarray(jax.random.key_data(state.keys.batch)),
+        impl=jax.random.key_impl(state.keys.batch))
+    return reading.Reader(
+        functools.partial(reading.drawn, self.sampler,
+                          self._functions()[1].draw, key),
+        source.load, size=self.sampler.part_size, steps=(step, self.steps),
+        ahead=source.read_ahead)
 
   def _selection(self, state: PrivateState, num_rows: int | None = None
                  ) -> Selection:
@@ -361,22 +380,9 @@ def _is_traced(value: Any) -> bool:
 
 
 def _without_loading(records: Any) -> PyTree:
-  """Returns arrays of NumPy as they are; a function cannot be called."""
-  if callable(records):
+  """Returns arrays of JAX; a function of the user cannot be called."""
+  if callable(records) or isinstance(records, Source):
     raise ValueError('a function that loads records cannot run in a function '
                      'that JAX compiles: give all records, or use sample and '
                      'update')
   return jax.tree.map(jnp.asarray, records)
-
-
-def _fresh(key: PRNGKey | None) -> PRNGKey:
-  """Returns a key that this process has not used, if it is secret."""
-  if key is None:
-    key, = key_lib.system_keys(1)
-  if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
-      key.dtype, jax.dtypes.prng_key)):
-    raise ValueError('key must be one typed key, such as jax.random.key(0), or '
-                     f'None; got a {type(key).__name__}')
-  used_keys.check(key[None])
-  used_keys.add(key[None])
-  return key
