@@ -314,7 +314,7 @@ class Private:
     """Returns a reader of the batches from the next one on."""
     # A copy, because a step may donate the state and its keys.
     key = jax.random.wrap_key_data(
-        np.asarray(jax.random.key_data(state.keys.batch)),
+        jnp.asarray(np.array(jax.random.key_data(state.keys.batch))),
         impl=jax.random.key_impl(state.keys.batch))
     return reading.Reader(
         functools.partial(reading.drawn, self.sampler,

@@ -5,7 +5,6 @@ from concurrent import futures
 import multiprocessing
 import os
 import pickle
-from typing import Any
 import weakref
 
 import jax
@@ -40,7 +39,8 @@ class Parallel:
       ValueError: if the function cannot be sent to a process.
     """
     self._workers = errors.check_at_least('workers', workers, 1)
-    self._load, self._pool = load, None
+    self._load = load
+    self._pool: futures.Executor | None = None
     self._content = _pickled(load) if processes else None
 
   def __call__(self, numbers: np.ndarray) -> PyTree:
@@ -52,7 +52,7 @@ class Parallel:
     parts = list(self._pool.map(function, shares))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
-  def _started(self) -> Any:
+  def _started(self) -> futures.Executor:
     pool: futures.Executor
     if self._content is None:
       pool = futures.ThreadPoolExecutor(self._workers, 'dpjax-worker')
