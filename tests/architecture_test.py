@@ -23,7 +23,7 @@ _ALLOWED = {
     'models': {'grads', 'lipschitz'},
     'tables': set(),
     'data': {'tables'},
-    'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling'},
+    'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'tables'},
     'papers': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'runs': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'data',
              'train', 'papers', 'report'},

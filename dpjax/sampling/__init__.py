@@ -4,7 +4,7 @@ A sampler draws the batch of every step, states the public divisor of its mean,
 and the event that an accountant charges. All three follow from the same
 numbers, so a run cannot be accounted for as another kind of sampling.
 
-Modules, in import order: sampler, poisson.
+Modules, in import order: binomial, sparse, sampler, poisson.
 """
 
 from typing import TYPE_CHECKING

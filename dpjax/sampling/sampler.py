@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax import errors
 from dpjax import tree
@@ -31,7 +32,7 @@ class Sampler(abc.ABC):
   """Draws the batch of each step, and knows what sampling costs.
 
   Attributes:
-    num_examples: public number of records n.
+    num_examples: public number of records n, below 2^31.
     batch_size: expected batch size, at most n.
     max_batch_size: rows computed at once (static shape). A larger batch is
       processed in several parts of this size, so that no record is ever
@@ -46,6 +47,10 @@ class Sampler(abc.ABC):
 
   def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
+    if self.num_examples >= 2**31:
+      raise ValueError('num_examples must be below 2^31 = 2147483648, because '
+                       'record numbers are integers of 32 bits; got '
+                       f'{self.num_examples}')
     errors.check_positive('batch_size', self.batch_size)
     if self.batch_size > self.num_examples:
       raise ValueError(f'batch_size must be at most num_examples = '
@@ -82,6 +87,31 @@ class Sampler(abc.ABC):
       key: of all batches of a run; secret, and used for nothing else.
       step: number of the step, from 0.
     """
+
+  @property
+  def on_host(self) -> bool:
+    """Whether `host_batch` draws the batches of a private loop."""
+    return False
+
+  def host_batch(self, key: PRNGKey, step: int) -> np.ndarray:
+    """Draws the batch of one step on the host, without an array of n numbers.
+
+    It is another batch than that of `batch`, with the same distribution. So a
+    run must use one of both for all of its steps.
+
+    Args:
+      key: of all batches of a run; secret, and used for nothing else.
+      step: number of the step, from 0.
+
+    Returns:
+      The selected record numbers, int32 in increasing order; PRIVATE.
+
+    Raises:
+      ValueError: if this sampler draws its batches on the device only.
+    """
+    del key, step
+    raise ValueError(f'{type(self).__name__} draws no batches on the host; use '
+                     'batch')
 
   @property
   def part_size(self) -> int:

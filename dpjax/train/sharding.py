@@ -155,6 +155,14 @@ def replicate(mesh: Mesh | None, values: PyTree) -> PyTree:
   return jax.tree.map(leaf, values)
 
 
+def place_rows(mesh: Mesh | None, values: PyTree) -> PyTree:
+  """Copies arrays [b, ...] to the mesh, to each device its share of the rows.
+  """
+  if mesh is None:
+    return jax.device_put(values)
+  return jax.device_put(values, NamedSharding(mesh, PartitionSpec(AXIS)))
+
+
 def local(mesh: Mesh | None, values: PyTree) -> PyTree:
   """Returns replicated values as arrays on one device of this process."""
   if mesh is None:

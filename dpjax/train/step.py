@@ -232,7 +232,8 @@ def make_step(*, method: Method, sampler: PoissonSampler,
 
   def step(state: TrainState, records: Batch, rows: Array,
            ahead: Ahead | None = None) -> tuple[TrainState, StepInfo]:
-    selection, draws = ahead or (draw(state, sampler), None)
+    selection, draws = ahead or (
+        draw(state.keys.batch, state.step, sampler), None)
 
     def part_sums(positions: Array, mask: Array) -> bounders.BoundedSums:
       part = jax.tree.map(lambda leaf: leaf[rows[positions]], records)
@@ -245,9 +246,9 @@ def make_step(*, method: Method, sampler: PoissonSampler,
   return step
 
 
-def draw(state: TrainState, sampler: PoissonSampler) -> Selection:
-  """Returns the batch of the next step, from the key of that step."""
-  return sampler.batch(state.keys.batch, state.step)
+def draw(key: PRNGKey, step: Array, sampler: PoissonSampler) -> Selection:
+  """Returns the batch of a step, from the key of all batches of the run."""
+  return sampler.batch(key, step)
 
 
 def sums_of(method: Method, state: TrainState, part: Batch, positions: Array,
