@@ -112,6 +112,10 @@ _ROWS = {
   'additive.calibrated_gaussian': dict(
     record_norm=1.0, epsilon=_refused(POSITIVE), delta=_refused(DELTA),
     adjacency=REPLACE),
+  'accounting.calibrate_event': dict(
+    event_of=lambda z: accounting.gaussian_event(noise_multiplier=z),
+    target_epsilon=_refused(POSITIVE), target_delta=_refused(DELTA),
+    guess=POSITIVE, adjacency=REPLACE),
   'accounting.check_delta': dict(value=DELTA),
   'optimistic.poisson_gaussian_epsilon': dict(
     steps=[(0.5, 1.0)], delta=OPEN),
@@ -184,6 +188,14 @@ _ROWS = {
   'forced_response.ForcedYes': dict(yes_prob=Range((1e-9, 1 - 2**-32), (0.0, 1 - 2**-33, 1.0))),
   'local.UnaryEncoding': dict(num_categories=whole(2), epsilon=LOCAL),
   'neighbours.datasets': dict(domain='ab', size=whole(0, 16)),
+  'losses.random_allocation': dict(
+    noise_multiplier=POSITIVE, num_steps=whole(2), interval=POSITIVE),
+  'losses.fixed_size_deltas': dict(
+    noise_multiplier=POSITIVE, sampling_prob=SHARE, interval=POSITIVE),
+  'sampled_events.allocation_event': dict(
+    noise_multiplier=POSITIVE, num_steps=whole(1)),
+  'sampled_events.fixed_size_event': dict(
+    num_examples=whole(3), batch_size=whole(1, 3), noise_multiplier=POSITIVE),
   'notions.PureDP': dict(epsilon=NOT_NEGATIVE),
   'notions.ApproxDP': dict(epsilon=NOT_NEGATIVE, delta=HALF_OPEN),
   'notions.ZCDP': dict(rho=NOT_NEGATIVE),
@@ -264,7 +276,8 @@ ARRAYS = {
   'k_norm.allocate', 'k_norm.expected_square', 'k_norm.p_norm_bound',
   'k_norm.unit_noise', 'langevin.calibrated_langevin', 'langevin.project_box',
   'lattice.spacing', 'mechanism.epsilon', 'neighbours.sensitivity',
-  'local_queries.OracleState', 'restating.BoundedRangeDpEvent',
+  'local_queries.OracleState', 'losses.Losses',
+  'sampled_events.RandomAllocationDpEvent', 'restating.BoundedRangeDpEvent',
   'restating.ConcentratedDpEvent', 'restating.PureDpEvent',
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
