@@ -78,12 +78,12 @@ def random_allocation(*, noise_multiplier: float, num_steps: int,
      E_Q (S - e)_+ and E_Q (1 - e S)_+, and the W_t are independent under Q.
   3. Both are convex in each W_t. Replacing W_t by the two grid points next to
      it, with weights that keep its mean, therefore raises both, for every e.
-  4. The first profile is the mean of (1 - e / S)_+ under P, where S may be taken
-     larger. By symmetry the place of the mean 1 may be t = 1. If another W_t
-     exceeds a cap c, the loss is called infinite; if only W_1 does, the others
-     are replaced by an upper bound on their sum, which fails with probability
-     below 2 * 10^-15. In the second profile (1 - e S)_+ falls in S, so each W_t
-     may be replaced by min(W_t, c).
+  4. The first profile is the mean of (1 - e / S)_+ under P, and S may be taken
+     larger there. By symmetry the place of the mean 1 may be t = 1. If another
+     W_t exceeds a cap c, the loss is called infinite; if only W_1 does, the
+     others are replaced by an upper bound on their sum, which fails with
+     probability below 2 * 10^-15. In the second profile (1 - e S)_+ falls in S,
+     so each W_t may be replaced by min(W_t, c).
   5. What is left of S lies on a grid, and its distribution is a convolution.
      Splitting each loss over the next two grid points, with weights that keep
      the mass under P and under Q, is step 3 again, for the ratio S.

@@ -35,6 +35,7 @@ class RandomAllocationDpEvent(DpEvent):
 
 class LossAccountant(pld.PLDAccountant):
   """Composes privacy losses, also of sampling that the library lacks."""
+  _pld: pld.privacy_loss_distribution.PrivacyLossDistribution  # All so far.
 
   def __init__(self, relation: dp_accounting.NeighboringRelation):
     """Starts with no cost."""

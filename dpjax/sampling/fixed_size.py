@@ -4,7 +4,6 @@ import dataclasses
 
 import jax
 
-from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy import sampled_events
 from dpjax.privacy.adjacency import Adjacency
@@ -34,14 +33,14 @@ class FixedSizeSampler(Sampler):
 
   def __post_init__(self) -> None:
     super().__post_init__()
-    errors.check_at_least('batch_size of batches of fixed size',
-                          self._batch_size, 1)
+    if self.batch_size != int(self.batch_size):
+      raise ValueError('batch_size of batches of fixed size must be a whole '
+                       f'number, got {self.batch_size}')
 
   @property
   def _batch_size(self) -> int:
-    """The batch size, as an integer if it is one."""
-    size = self.batch_size
-    return int(size) if size == int(size) else size  # type: ignore[return-value]
+    """The batch size, which is a whole number."""
+    return int(self.batch_size)
 
   @property
   def expected_batch_size(self) -> float:

@@ -79,7 +79,8 @@ class Private:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
             else self.clip_norm)
     return (f'Private({self.adjacency.value}, sampling_prob='
-            f'{self.sampler.sampling_prob:.4g}, noise_multiplier='
+            f'{self.sampler.expected_batch_size / self.sampler.num_examples:.4g}'
+            f', noise_multiplier='
             f'{self.noise_multiplier}, clip_norm={clip}, steps='
             f'{self._budget.total} of {self.steps or "any number"})')
 
@@ -161,7 +162,7 @@ class Private:
       program = Program(
           parts=parts, sampler=self.sampler, mesh=self._mesh,
           noise_multiplier=self.noise_multiplier,
-          **self._fields | {'clip_norm': clip_norm})
+          strategy=self._budget.plan.strategy, **self._fields | {'clip_norm': clip_norm})
       self._built = program, self._compiled(program)
     return self._built[0]
 

@@ -115,7 +115,7 @@ _ROWS = {
   'accounting.calibrate_event': dict(
     event_of=lambda z: accounting.gaussian_event(noise_multiplier=z),
     target_epsilon=_refused(POSITIVE), target_delta=_refused(DELTA),
-    guess=POSITIVE, adjacency=REPLACE),
+    guess=_refused(POSITIVE), adjacency=REPLACE),
   'accounting.check_delta': dict(value=DELTA),
   'optimistic.poisson_gaussian_epsilon': dict(
     steps=[(0.5, 1.0)], delta=OPEN),

@@ -193,7 +193,7 @@ def test_events_are_those_of_the_sampling():
 
 @pytest.mark.parametrize('make, message', [
     (lambda: FixedSizeSampler(num_examples=9, batch_size=2.5),
-     'batch_size of batches of fixed size must be an integer >= 1, got 2.5'),
+     'batch_size of batches of fixed size must be a whole number, got 2.5'),
     (lambda: AllocationSampler(num_examples=10, batch_size=4),
      'random allocation needs a whole number of steps in an epoch: '
      'num_examples / batch_size = 2.5; take batch_size = num_examples / 2'),
