@@ -94,11 +94,9 @@ def gaussian_privatizer(
 
   def init(params: PyTree) -> PrivatizerState:
     check_whole(params)
-    state = fresh_state(key, adaptive)
-    if strategy is None:
-      return state
-    return state._replace(history=strategy.init(
-        params if adaptive is None else (params, adaptive.init)))
+    released = params if adaptive is None else (params, adaptive.init)
+    return fresh_state(key, adaptive)._replace(
+        history=() if strategy is None else strategy.init(released))
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
              l2_sensitivity: PyTree, indicators: PyTree = (),
@@ -109,14 +107,7 @@ def gaussian_privatizer(
     prefix = as_prefix(stddevs, l2_sensitivity, adaptive)
     # Both are noised under one joint multiplier, as one release.
     released = sums if adaptive is None else (sums, indicators)
-    # One key per step: the draws of two steps must be independent.
-    if draws is None:
-      draws = additive.unit_noise(jax.random.fold_in(state.key, state.step),
-                                  released)
-    history = state.history
-    if strategy is not None:
-      draws, history = strategy.correlate(draws, history, state.step)
-    noisy = additive.add_drawn_noise(draws, released, prefix)
+    noisy, history = _noisy(state, released, prefix, draws, strategy)
     mean = tree.scale(1 / expected_batch_size, noisy)
     mean, indicator_means = (mean, ()) if adaptive is None else mean
     multiplier = blocks.joint_noise_multiplier(bounds, stddevs)
@@ -126,6 +117,20 @@ def gaussian_privatizer(
         history)
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _noisy(state: PrivatizerState, released: PyTree, stddevs: PyTree,
+           draws: PyTree | None, strategy: Strategy | None
+           ) -> tuple[PyTree, PyTree]:
+  """Returns the values with the noise of a step, and the history after it."""
+  # One key per step: the draws of two steps must be independent.
+  key, history = jax.random.fold_in(state.key, state.step), state.history
+  if strategy is None and draws is None:
+    return additive.add_gaussian_noise(key, released, stddevs), history
+  draws = additive.unit_noise(key, released) if draws is None else draws
+  if strategy is not None:
+    draws, history = strategy.correlate(draws, history, state.step)
+  return additive.add_drawn_noise(draws, released, stddevs), history
 
 
 def check_whole(params: PyTree) -> None:

@@ -84,7 +84,9 @@ def event(strategy: strategies.Strategy, *, noise_multiplier: float,
     ValueError: if amplification by sampling is not known for the strategy, or
       if there are more steps than it serves.
   """
+  errors.check_positive('noise_multiplier', noise_multiplier)
   errors.check_probability('prob', prob)
+  errors.check_at_least('separation', separation, 1)
   if errors.check_at_least('num_steps', num_steps, 0) == 0:
     return accounting.composed_event([])
   strategies.check_steps(strategy, num_steps)

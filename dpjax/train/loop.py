@@ -248,14 +248,13 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
   def transform_with(multiplier: Array) -> steps.TransformOf:
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
-        allocation=allocation, on_lattice=plan.lattice_size is not None,
-        strategy=plan.strategy)
+        allocation=allocation, strategy=plan.strategy,
+        on_lattice=plan.lattice_size is not None)
 
   def init(keys: tuple[PRNGKey, PRNGKey], multiplier: Array) -> TrainState:
-    key, init_key = keys
-    return steps.init_state(key, model=model, method=method,
+    return steps.init_state(keys[0], model=model, method=method,
                             transform_of=transform_with(multiplier),
-                            averaging=averaging, init_key=init_key)
+                            averaging=averaging, init_key=keys[1])
 
   def chunk(length: int) -> jax.stages.Wrapped:
     def run(state: TrainState, multiplier: Array, run_rows: Array,

@@ -37,7 +37,7 @@ class TrainingPlan:
     lattice_size: None for floating-point noise; otherwise the number of values
       that a step releases with Gaussian noise on a lattice (`privacy.lattice`).
     strategy: correlates the Gaussian noise of the steps, which needs a sampler
-      that bounds in which steps a record takes part; None for independent noise.
+      that bounds in which steps a record takes part; None: independent noise.
 
   Raises:
     ValueError: if a value is out of range, if the sampler does not cover the
@@ -71,8 +71,8 @@ class TrainingPlan:
     name = type(self.sampler).__name__
     if self.adjacency not in self.sampler.adjacencies:
       known = ' or '.join(each.value for each in self.sampler.adjacencies)
-      raise ValueError(f'the privacy of {name} is known under {known} only, not '
-                       f'under {self.adjacency.value}')
+      raise ValueError(f'the privacy of {name} is known under {known} only, '
+                       f'not under {self.adjacency.value}')
     if self.noise_order is not None:
       _ = self.poisson  # The privacy of K-norm noise is known for these alone.
 

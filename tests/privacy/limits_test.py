@@ -18,8 +18,10 @@ import pytest
 
 from dpjax import privacy
 from dpjax.privacy import accounting
+from dpjax.privacy import correlated
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
+from dpjax.privacy import tree_strategy
 from dpjax.privacy.adjacency import Adjacency
 from experiments.methods.mechanisms import adaptive
 from experiments.methods.mechanisms import forced_response
@@ -142,6 +144,15 @@ _ROWS = {
   'discrete.DiscreteGaussianMechanism': dict(
     record_norm=SCALE._replace(taken=(1e-3, 9.0)), adjacency=REPLACE,
     noise_multiplier=Range((1e-3, 2.0**16), (0.0, 2.0**16 + 1, -1.0))),
+  'correlated.square_root': dict(bands=whole(1)),
+  'correlated.inverse_square_root': dict(bands=whole(1), num_steps=whole(1)),
+  'correlated.optimal_banded': dict(
+    bands=_refused(whole(1)), num_steps=_refused(whole(1))),
+  'correlated.optimal_buffered': dict(
+    num_steps=_refused(whole(1)), separation=_refused(whole(1))),
+  'correlated.event': dict(
+    strategy=correlated.square_root(1), noise_multiplier=POSITIVE,
+    num_steps=whole(0), separation=whole(1), prob=SHARE),
   'divergences.hockey_stick': dict(
     p=[0.5, 0.5], q=[0.5, 0.5], epsilon=NOT_NEGATIVE),
   'divergences.renyi': dict(p=[0.5, 0.5], q=[0.5, 0.5], order=ORDER),
@@ -241,6 +252,13 @@ _ROWS = {
     _RANGE, num_examples=whole(1), epsilon=Range((0.51, 9.0), (0.5, math.inf)),
     smoothing=Range((1e-3, 0.99), (0.0, 1.0, 9.0), 0.5), prob=SHARE,
     num_cells=whole(1, 2**20)),
+  'strategies.InverseBandedStrategy': dict(
+    coefficients=(1.0, -0.5), num_steps=whole(1)),
+  'strategies.BufferedStrategy': dict(
+    decays=(0.5,), scales=(0.5,), num_steps=whole(1)),
+  'strategies.check_steps': dict(
+    strategy=tree_strategy.TreeStrategy(3), num_steps=whole(1, 3)),
+  'tree_strategy.TreeStrategy': dict(num_steps=whole(1)),
   'tradeoffs.gaussian': dict(alpha=np.array([0.3]), shift=NOT_NEGATIVE),
   'tradeoffs.laplace': dict(alpha=np.array([0.3]), epsilon=NOT_NEGATIVE),
   'tradeoffs.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
@@ -281,7 +299,7 @@ ARRAYS = {
   'restating.ConcentratedDpEvent', 'restating.PureDpEvent',
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
-  'smooth.smooth_sensitivity', 'threefry.words',
+  'smooth.smooth_sensitivity', 'strategies.BandedStrategy', 'threefry.words',
   'threefry.words_of_several', 'tradeoff.from_curve',
   'tuning.draw_num_trials'}
 

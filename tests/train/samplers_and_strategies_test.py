@@ -8,8 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from dpjax.models import mlp
 from dpjax.lipschitz import losses
+from dpjax.models import mlp
 from dpjax.privacy import accounting
 from dpjax.privacy import correlated
 from dpjax.privacy.adjacency import Adjacency
