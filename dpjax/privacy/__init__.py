@@ -1,9 +1,10 @@
 """Privacy definitions, accounting and mechanisms; no models, no files.
 
 Modules, in import order: notions, adjacency, neighbours, divergences, tradeoff,
-renyi, restating, accounting, optimistic, blocks, mechanism, threefry, chacha,
-keys, additive, draws, exact, laplace, selection, ordering, inverse, smooth,
-k_norm, local, integers, discrete, lattice, langevin.
+renyi, losses, restating, sampled_events, accounting, strategies, tree_strategy,
+correlated, optimistic, blocks, mechanism, threefry, chacha, keys, additive,
+draws, exact, laplace, selection, ordering, inverse, smooth, k_norm, local,
+integers, discrete, lattice, langevin.
 """
 
 from typing import TYPE_CHECKING

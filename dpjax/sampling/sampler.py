@@ -12,6 +12,7 @@ import numpy as np
 from dpjax import errors
 from dpjax import tree
 from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
@@ -25,6 +26,19 @@ class Selection(NamedTuple):
   """
   rows: Array
   num_selected: Array
+
+
+class Participation(NamedTuple):
+  """In which steps of a run a record may take part.
+
+  Attributes:
+    separation: least distance of two steps of one record. The first of them is
+      one of the first `separation` steps, all others follow at this distance.
+    prob: probability with which a record takes part in each of these steps,
+      independently.
+  """
+  separation: int
+  prob: float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -69,10 +83,28 @@ class Sampler(abc.ABC):
   def usual_batch_size(self) -> int:
     """Number of records that few batches, or none, exceed."""
 
+  @property
+  def adjacencies(self) -> tuple[Adjacency, ...]:
+    """The neighbouring relations that `event` covers."""
+    return tuple(Adjacency)
+
+  @property
+  def participation(self) -> Participation | None:
+    """Bound on the steps of a record, for correlated noise; None for none."""
+    return None
+
+  @property
+  def independent_steps(self) -> bool:
+    """Whether batches of different steps are independent.
+
+    If not, the event holds for one run, and not for parts of several runs.
+    """
+    return True
+
   @abc.abstractmethod
   def event(self, *, noise_multiplier: float,
             num_steps: int) -> accounting.DpEvent:
-    """Returns the event of `num_steps` Gaussian releases on sampled batches.
+    """Returns the event of the first `num_steps` Gaussian releases of a run.
 
     Args:
       noise_multiplier: joint noise multiplier of one step.

@@ -21,7 +21,8 @@ from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
 from dpjax.grads.quantiles import Adaptive
-from dpjax.sampling import PoissonSampler
+from dpjax.privacy.strategies import Strategy
+from dpjax.sampling import Sampler
 from dpjax.sampling import Selection
 from dpjax.train import losses
 from dpjax.train import modules
@@ -73,6 +74,7 @@ class Program:
     sampler: draws the batches.
     mesh: devices that share the rows of a batch; None for one device.
     noise_multiplier: of each step; None for no noise.
+    strategy: correlates the noise of the steps; None for independent noise.
     clip_norm: a number, a tree prefix of the parameters, `Adaptive`, or
       infinity for no clipping.
     kernel: see `per_example.KERNELS`.
@@ -81,9 +83,10 @@ class Program:
   parts: modules.Split
   optimizer: optax.GradientTransformation
   averaging: Averaging | None
-  sampler: PoissonSampler
+  sampler: Sampler
   mesh: jax.sharding.Mesh | None
   noise_multiplier: float | None
+  strategy: Strategy | None
   clip_norm: Any
   kernel: str
 
@@ -108,7 +111,8 @@ class Program:
   def _transform(self, key: PRNGKey) -> optax.GradientTransformationExtraArgs:
     return steps.make_transform(
         self._method(None), self.sampler, self.optimizer, key=key,
-        noise_multiplier=self.noise_multiplier or 0.0, allocation='optimal')
+        noise_multiplier=self.noise_multiplier or 0.0, allocation='optimal',
+        strategy=self.strategy)
 
   def _method(self, record_loss: weighted.RecordLoss | None) -> Method:
     """Returns bounder and guarantee of a step; without a loss, no sums."""

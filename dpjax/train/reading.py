@@ -15,7 +15,7 @@ import weakref
 
 import numpy as np
 
-from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Sampler
 from dpjax.sampling import Selection
 from dpjax.train import loading
 from dpjax.train.sources import Source
@@ -63,7 +63,7 @@ def parts(load: loading.Load, numbers: np.ndarray, size: int
                start + size >= len(numbers))
 
 
-def drawn(sampler: PoissonSampler, draw: Callable[..., Selection],
+def drawn(sampler: Sampler, draw: Callable[..., Selection],
           key: PRNGKey, step: int) -> np.ndarray:
   """Returns the numbers of the records of a batch, on the host; PRIVATE.
 

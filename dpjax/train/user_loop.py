@@ -73,8 +73,9 @@ class Private:
   def __repr__(self) -> str:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
             else self.clip_norm)
-    return (f'Private({self.adjacency.value}, sampling_prob='
-            f'{self.sampler.sampling_prob:.4g}, noise_multiplier='
+    prob = self.sampler.expected_batch_size / self.sampler.num_examples
+    return (f'Private({self.adjacency.value}, sampling_prob={prob:.4g}, '
+            'noise_multiplier='
             f'{self.noise_multiplier}, clip_norm={clip}, steps='
             f'{self._budget.total} of {self.steps or "any number"})')
 
@@ -156,6 +157,7 @@ class Private:
       program = Program(
           parts=parts, sampler=self.sampler, mesh=self._mesh,
           noise_multiplier=self.noise_multiplier,
+          strategy=self._budget.plan.strategy,
           **self._fields | {'clip_norm': clip_norm})
       self._built = program, compiled(program, donate=self._donate)
     return self._built[0]

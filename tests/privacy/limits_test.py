@@ -18,8 +18,10 @@ import pytest
 
 from dpjax import privacy
 from dpjax.privacy import accounting
+from dpjax.privacy import correlated
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
+from dpjax.privacy import tree_strategy
 from dpjax.privacy.adjacency import Adjacency
 from experiments.methods.mechanisms import adaptive
 from experiments.methods.mechanisms import forced_response
@@ -112,6 +114,10 @@ _ROWS = {
   'additive.calibrated_gaussian': dict(
     record_norm=1.0, epsilon=_refused(POSITIVE), delta=_refused(DELTA),
     adjacency=REPLACE),
+  'accounting.calibrate_event': dict(
+    event_of=lambda z: accounting.gaussian_event(noise_multiplier=z),
+    target_epsilon=_refused(POSITIVE), target_delta=_refused(DELTA),
+    guess=_refused(POSITIVE), adjacency=REPLACE),
   'accounting.check_delta': dict(value=DELTA),
   'optimistic.poisson_gaussian_epsilon': dict(
     steps=[(0.5, 1.0)], delta=OPEN),
@@ -138,6 +144,15 @@ _ROWS = {
   'discrete.DiscreteGaussianMechanism': dict(
     record_norm=SCALE._replace(taken=(1e-3, 9.0)), adjacency=REPLACE,
     noise_multiplier=Range((1e-3, 2.0**16), (0.0, 2.0**16 + 1, -1.0))),
+  'correlated.square_root': dict(bands=whole(1)),
+  'correlated.inverse_square_root': dict(bands=whole(1), num_steps=whole(1)),
+  'correlated.optimal_banded': dict(
+    bands=_refused(whole(1)), num_steps=_refused(whole(1))),
+  'correlated.optimal_buffered': dict(
+    num_steps=_refused(whole(1)), separation=_refused(whole(1))),
+  'correlated.event': dict(
+    strategy=correlated.square_root(1), noise_multiplier=POSITIVE,
+    num_steps=whole(0), separation=whole(1), prob=SHARE),
   'divergences.hockey_stick': dict(
     p=[0.5, 0.5], q=[0.5, 0.5], epsilon=NOT_NEGATIVE),
   'divergences.renyi': dict(p=[0.5, 0.5], q=[0.5, 0.5], order=ORDER),
@@ -184,6 +199,14 @@ _ROWS = {
   'forced_response.ForcedYes': dict(yes_prob=Range((1e-9, 1 - 2**-32), (0.0, 1 - 2**-33, 1.0))),
   'local.UnaryEncoding': dict(num_categories=whole(2), epsilon=LOCAL),
   'neighbours.datasets': dict(domain='ab', size=whole(0, 16)),
+  'losses.random_allocation': dict(
+    noise_multiplier=POSITIVE, num_steps=whole(2), interval=POSITIVE),
+  'losses.fixed_size_deltas': dict(
+    noise_multiplier=POSITIVE, sampling_prob=SHARE, interval=POSITIVE),
+  'sampled_events.allocation_event': dict(
+    noise_multiplier=POSITIVE, num_steps=whole(1)),
+  'sampled_events.fixed_size_event': dict(
+    num_examples=whole(3), batch_size=whole(1, 3), noise_multiplier=POSITIVE),
   'notions.PureDP': dict(epsilon=NOT_NEGATIVE),
   'notions.ApproxDP': dict(epsilon=NOT_NEGATIVE, delta=HALF_OPEN),
   'notions.ZCDP': dict(rho=NOT_NEGATIVE),
@@ -229,6 +252,13 @@ _ROWS = {
     _RANGE, num_examples=whole(1), epsilon=Range((0.51, 9.0), (0.5, math.inf)),
     smoothing=Range((1e-3, 0.99), (0.0, 1.0, 9.0), 0.5), prob=SHARE,
     num_cells=whole(1, 2**20)),
+  'strategies.InverseBandedStrategy': dict(
+    coefficients=(1.0, -0.5), num_steps=whole(1)),
+  'strategies.BufferedStrategy': dict(
+    decays=(0.5,), scales=(0.5,), num_steps=whole(1)),
+  'strategies.check_steps': dict(
+    strategy=tree_strategy.TreeStrategy(3), num_steps=whole(1, 3)),
+  'tree_strategy.TreeStrategy': dict(num_steps=whole(1)),
   'tradeoffs.gaussian': dict(alpha=np.array([0.3]), shift=NOT_NEGATIVE),
   'tradeoffs.laplace': dict(alpha=np.array([0.3]), epsilon=NOT_NEGATIVE),
   'tradeoffs.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
@@ -264,11 +294,12 @@ ARRAYS = {
   'k_norm.allocate', 'k_norm.expected_square', 'k_norm.p_norm_bound',
   'k_norm.unit_noise', 'langevin.calibrated_langevin', 'langevin.project_box',
   'lattice.spacing', 'mechanism.epsilon', 'neighbours.sensitivity',
-  'local_queries.OracleState', 'restating.BoundedRangeDpEvent',
+  'local_queries.OracleState', 'losses.Losses',
+  'sampled_events.RandomAllocationDpEvent', 'restating.BoundedRangeDpEvent',
   'restating.ConcentratedDpEvent', 'restating.PureDpEvent',
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
-  'smooth.smooth_sensitivity', 'threefry.words',
+  'smooth.smooth_sensitivity', 'strategies.BandedStrategy', 'threefry.words',
   'threefry.words_of_several', 'tradeoff.from_curve',
   'tuning.draw_num_trials'}
 
