@@ -116,8 +116,8 @@ def repeat_and_select_event(event: DpEvent, *, mean: float,
                             shape: float) -> DpEvent:
   """Returns the event of the best of a random number of runs of `event`.
 
-  Only 'rdp' accounts for it. The number of runs must be drawn by
-  `draw_num_trials` of experiments with the same mean and shape (item DP-21).
+  Only 'rdp' accounts for it; `tuning.epsilon` is tighter. The number of runs
+  must be that of `RandomStopping` with this mean and shape (item DP-21).
   """
   return dp_events.RepeatAndSelectDpEvent(
       event, errors.check_positive('mean', mean),

@@ -23,10 +23,10 @@ from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy import tree_strategy
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.stopping import RandomStopping
 from experiments.methods.mechanisms import adaptive
 from experiments.methods.mechanisms import forced_response
 from experiments.methods.mechanisms import renyi_steps
-from experiments.methods.mechanisms import tuning
 from experiments.methods.statistics import local_queries
 from experiments.methods.statistics import noise_magnitudes
 from experiments.methods.theory import compared_notions
@@ -36,6 +36,7 @@ from experiments.methods.theory import tradeoffs
 
 REPLACE = Adjacency.REPLACE_ONE
 EVENT = accounting.gaussian_event(noise_multiplier=5.0)
+STOPPING = RandomStopping(mean=2.0)
 APPROX = notions.ApproxDP(epsilon=0.1, delta=1e-6)
 PURE, ZCDP = notions.PureDP(epsilon=0.5), notions.ZCDP(rho=0.1)
 FOURTH = renyi.RenyiDP(order=4.0, divergence=0.1)
@@ -81,7 +82,7 @@ def _refused(kind):
 
 _OUTSIDE = (adaptive, compared_notions, composition, forced_response,
             local_queries, noise_magnitudes, printed_guarantees, renyi_steps,
-            tradeoffs, tuning)
+            tradeoffs)
 _RANGE = dict(lower=0.0, upper=1.0)
 _ROWS = {
   'accounting.gaussian_event': dict(noise_multiplier=POSITIVE),
@@ -264,12 +265,15 @@ _ROWS = {
   'tradeoffs.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
   'tradeoffs.delta_of': dict(
     function=lambda alpha: 1 - alpha, epsilon=NOT_NEGATIVE),
-  'tuning.all_trials_event': dict(event=EVENT, num_trials=whole(1)),
-  'tuning.best_trial_event': dict(
-    event=EVENT, mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),
-  'tuning.num_trials_probs': dict(
-    mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),
-  'tuning.expected_num_trials': dict(stop_prob=SHARE, shape=NOT_NEGATIVE),
+  'stopping.RandomStopping': dict(
+    mean=Range((1.1, 9.0), (1.0, math.inf), 2.0),
+    shape=Range((-0.9, 0.0, 7.0, math.inf), (-1.0, -2.0), 1.0)),
+  'stopping.expected_num_runs': dict(
+    stop_prob=SHARE, shape=Range((-0.9, 0.0, 7.0), (-1.0, math.inf), 1.0)),
+  'tuning.epsilon': dict(
+    runs=[EVENT], stopping=STOPPING, delta=DELTA._replace(taken=(0.9,)),
+    adjacency=REPLACE),
+  'tuning.run_epsilon': dict(cost=lambda epsilon: 2 * epsilon, target=POSITIVE),
   **{f'noise_magnitudes.{noise}_{kind}': {
     'scale' if noise == 'laplace' else 'stddev': POSITIVE, 'size': whole(1),
     'failure_prob': OPEN} for noise, kind in (
@@ -300,8 +304,7 @@ ARRAYS = {
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
   'smooth.smooth_sensitivity', 'strategies.BandedStrategy', 'threefry.words',
-  'threefry.words_of_several', 'tradeoff.from_curve',
-  'tuning.draw_num_trials'}
+  'threefry.words_of_several', 'tradeoff.from_curve'}
 
 
 def _members():
