@@ -48,10 +48,10 @@ def _init(private, seed=3):
   return private.init(jnp.zeros(3), key=jax.random.key(seed))
 
 
-def _trained(records, *, steps=_STEPS, **changed):
+def _trained(records, *, steps=_STEPS, seed=3, **changed):
   """Returns parameters and batch size of each step, and epsilon."""
   private, results = _private(**changed), []
-  state = _init(private)
+  state = _init(private, seed)
   for _ in range(steps):
     state, info = private.step(state, records)
     results.append((*np.asarray(state.params).tolist(), int(info.batch_size)))
@@ -190,17 +190,16 @@ def test_a_run_that_is_resumed_sees_the_same_batches(monkeypatch, on_host):
   assert results == expected[2:]
 
 
-def test_runs_and_sources_may_take_turns():
-  expected = _trained(_load, steps=2)[0]
-  private = _private()
+def test_runs_may_take_turns():
+  """A run never gets the batch that was read ahead for another one."""
+  expected = [_trained(_load, steps=2, seed=seed)[0] for seed in (3, 5)]
+  private, source, results = _private(), _source(), [[], []]
   states = [_init(private), _init(private, 5)]
-  results, given = [], [_source(), _source()]
-  for step in range(2):
-    for run in (0, 1):
-      states[run], info = private.step(states[run], given[step])
-      if not run:
-        results.append((*np.asarray(states[0].params).tolist(),
-                        int(info.batch_size)))
+  # Run 1 asks for its step 1 when that of run 0 has been read.
+  for run in (1, 0, 1, 0):
+    states[run], info = private.step(states[run], source)
+    results[run].append((*np.asarray(states[run].params).tolist(),
+                         int(info.batch_size)))
   assert results == expected
   assert len(_threads()) == 1
 
