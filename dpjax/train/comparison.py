@@ -1,7 +1,7 @@
 """Compares samplers and strategies of noise for one training run."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,9 +72,9 @@ def compare(*, num_examples: int, batch_size: float, num_steps: int,
     ['fixed size']
   """
   adjacency = Adjacency(adjacency)
-  sizes = dict(num_examples=num_examples, batch_size=batch_size)
-  target = dict(epsilon=epsilon, delta=delta, num_steps=num_steps,
-                adjacency=adjacency)
+  sizes: dict[str, Any] = dict(num_examples=num_examples, batch_size=batch_size)
+  target: dict[str, Any] = dict(epsilon=epsilon, delta=delta,
+                                num_steps=num_steps, adjacency=adjacency)
   # The first plan checks the arguments, so that errors below are of one choice.
   choices = [_choice('independent', private_plan(**sizes, **target))]
   left_out = {}
