@@ -63,6 +63,10 @@ class Strategy(abc.ABC):
     """Returns standard deviations [T] of the noise of all prefix sums."""
 
   @abc.abstractmethod
+  def deviations(self, num_steps: int) -> np.ndarray:
+    """Returns standard deviations [T] of the noise of all steps."""
+
+  @abc.abstractmethod
   def init(self, values: PyTree) -> PyTree:
     """Returns the history before the first step, for draws of these shapes."""
 
@@ -143,13 +147,20 @@ class _Toeplitz(Stacked):
     total = np.cumsum(padded.reshape(-1, separation), 0).reshape(-1)[:num_steps]
     return MARGIN * float(np.linalg.norm(total)) / (self.norm / MARGIN)
 
+  def _inverse_column(self, num_steps: int) -> np.ndarray:
+    """Returns the first column of C^-1, float64 [T]."""
+    check_steps(self, num_steps)
+    return self.norm * signal.lfilter([1.0], self.column(num_steps),
+                                      _impulse(num_steps))
+
   def prefix_deviations(self, num_steps: int) -> np.ndarray:
     """Returns standard deviations [T] of prefix sums, see `Strategy`."""
-    check_steps(self, num_steps)
-    impulse = np.zeros(num_steps)
-    impulse[0] = 1
-    rows = np.cumsum(signal.lfilter([1.0], self.column(num_steps), impulse))
-    return self.norm * np.sqrt(np.cumsum(rows**2))
+    sums = np.cumsum(self._inverse_column(num_steps))
+    return np.sqrt(np.cumsum(sums**2))
+
+  def deviations(self, num_steps: int) -> np.ndarray:
+    """Returns standard deviations [T] of single steps, see `Strategy`."""
+    return np.sqrt(np.cumsum(self._inverse_column(num_steps)**2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,9 +238,8 @@ class InverseBandedStrategy(_Toeplitz):
 
   def column(self, num_steps: int) -> np.ndarray:
     """Returns the first column of C, float64 [T]."""
-    impulse = np.zeros(num_steps)
-    impulse[0] = 1
-    return signal.lfilter([1.0], np.array(self.coefficients), impulse)
+    return signal.lfilter([1.0], np.array(self.coefficients),
+                          _impulse(num_steps))
 
   @property
   def _depth(self) -> int:
@@ -304,6 +314,11 @@ def check_steps(strategy: Strategy, num_steps: int) -> None:
   if strategy.max_steps is not None and num_steps > strategy.max_steps:
     raise ValueError(f'the strategy must serve {num_steps} steps, it is made '
                      f'for {strategy.max_steps}')
+
+
+def _impulse(size: int) -> np.ndarray:
+  """Returns the first unit vector."""
+  return (np.arange(size) == 0).astype(np.float64)
 
 
 def _float32s(values: Any) -> tuple[float, ...]:

@@ -67,6 +67,14 @@ class TreeStrategy(strategies.Stacked):
     nodes = [(step + 1).bit_count() for step in range(num_steps)]
     return self.norm * np.sqrt(np.array(nodes, np.float64))
 
+  def deviations(self, num_steps: int) -> np.ndarray:
+    """Returns standard deviations [T] of single steps, see `Strategy`."""
+    strategies.check_steps(self, num_steps)
+    # A new node replaces one of each lower level.
+    nodes = [((step + 1) & -(step + 1)).bit_length() for step in range(
+        num_steps)]
+    return self.norm * np.sqrt(np.array(nodes, np.float64))
+
   def _next(self, draw: Array, past: Array, step: Array
             ) -> tuple[Array, Array]:
     end = step + 1

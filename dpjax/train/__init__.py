@@ -6,10 +6,10 @@ an (epsilon, delta) target), `methods` (DP-SGD, Lip-DP-SGD, ...) and `loop.fit`.
 
 A user's own loop starts with `private.make_private`.
 
-Modules, in import order: plan, clip_norms, methods, averaging, augment, state,
-step, requirements, used_keys, adam, optimizers, modules, losses, loading,
-workers, sources, reading, sharding, program, budget, user_loop, private,
-tuning, citing, processes, checkpoint, loop, evaluate.
+Modules, in import order: plan, comparison, clip_norms, methods, averaging,
+augment, state, step, requirements, used_keys, adam, optimizers, modules,
+losses, loading, workers, sources, reading, sharding, program, budget,
+user_loop, private, tuning, citing, processes, checkpoint, loop, evaluate.
 """
 
 from typing import TYPE_CHECKING
