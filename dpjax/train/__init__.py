@@ -9,7 +9,7 @@ A user's own loop starts with `private.make_private`.
 Modules, in import order: plan, clip_norms, methods, averaging, augment, state,
 step, requirements, used_keys, adam, optimizers, modules, losses, loading,
 workers, sources, reading, sharding, program, budget, user_loop, private,
-citing, processes, checkpoint, loop, evaluate.
+citing, processes, checkpoint, streaming, loop, evaluate.
 """
 
 from typing import TYPE_CHECKING
