@@ -19,6 +19,7 @@ from dpjax import lazy
 if TYPE_CHECKING:
   from dpjax.train import adam as adam
   from dpjax.train import methods as methods
+  from dpjax.train import sources as sources
   from dpjax.train.checkpoint import Checkpoints as Checkpoints
   from dpjax.train.evaluate import accuracies as accuracies
   from dpjax.train.evaluate import accuracy as accuracy
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
-    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
+    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan',
+    'sources'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
