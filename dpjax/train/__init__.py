@@ -9,7 +9,8 @@ A user's own loop starts with `private.make_private`.
 Modules, in import order: plan, comparison, clip_norms, methods, averaging,
 augment, state, step, requirements, used_keys, adam, optimizers, modules,
 losses, loading, workers, sources, reading, sharding, program, budget,
-user_loop, private, tuning, citing, processes, checkpoint, loop, evaluate.
+user_loop, private, tuning, citing, processes, checkpoint, streaming, loop,
+evaluate.
 """
 
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from dpjax import lazy
 if TYPE_CHECKING:
   from dpjax.train import adam as adam
   from dpjax.train import methods as methods
+  from dpjax.train import sources as sources
   from dpjax.train.checkpoint import Checkpoints as Checkpoints
   from dpjax.train.evaluate import accuracies as accuracies
   from dpjax.train.evaluate import accuracy as accuracy
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
-    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
+    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan',
+    'sources'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.

@@ -45,11 +45,17 @@ def checked(records: PyTree, num_rows: int, what: str) -> PyTree:
   return jax.tree.map(jnp.asarray, records)
 
 
-def check_size(num_records: int, num_examples: int) -> None:
-  """Checks that there are as many records as the sampler draws from."""
+def check_size(num_records: int, num_examples: int, what: str) -> None:
+  """Checks that a source has as many records as the sampler draws from.
+
+  Args:
+    num_records: number of records of the source.
+    num_examples: number of records of the sampler.
+    what: description of `num_examples`, for the message.
+  """
   if num_records != num_examples:
-    raise ValueError(f'there must be {num_examples} records, the num_examples '
-                     f'of make_private; the source has {num_records}')
+    raise ValueError(f'there must be {num_examples} records, the {what}; the '
+                     f'source has {num_records}')
 
 
 def loader(records: Any) -> Load | None:

@@ -92,7 +92,7 @@ def make_private(
     optimizer: any optax optimiser, with its schedule; it reads noisy means
       only. Or a name of `optimizers.OPTIMIZERS`: 'sgd', 'momentum', 'adam', or
       'noise_corrected_adam', whose second moment is freed of the noise.
-    num_examples: public number of records n.
+    num_examples: public number of records n, below 2^31.
     batch_size: expected batch size; each record is in a batch with probability
       batch_size / n, independently of all others.
     epsilon: target for all steps. Infinity: no noise, and no guarantee.

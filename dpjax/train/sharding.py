@@ -24,8 +24,10 @@ from jax.sharding import PartitionSpec
 import numpy as np
 
 from dpjax import errors
+from dpjax.grads import convolutions
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
 from dpjax.sampling import Sampler
 from dpjax.typing import Array, Batch, Params, PyTree
 
@@ -115,6 +117,14 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
         check_vma=False)(params, batch, mask, *radii)
 
   return bounder._replace(sums=sums)
+
+
+def split_method(mesh: Mesh | None, method: Method) -> Method:
+  """Returns the method with its sums divided over the devices of the mesh."""
+  # Convolutions first: `fast_in_loops` does not rewrite inside of shard_map.
+  bounder = method.bounder._replace(
+      sums=convolutions.fast_in_loops(method.bounder.sums))
+  return method._replace(bounder=split_sums(mesh, bounder))
 
 
 def jit(mesh: Mesh | None, function: Callable[..., PyTree], *,

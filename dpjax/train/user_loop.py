@@ -67,8 +67,7 @@ class Private:
     self._mesh = mesh
     self._fields = fields  # Of `Program`.
     self._built: tuple[Program, Compiled] | None = None
-    self._ended: Any = None  # Known when the newest part is summed.
-    self._ahead = reading.ReadAhead()
+    self._ahead, self._sums = reading.ReadAhead(), reading.PartSums()
 
   def __repr__(self) -> str:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
@@ -208,7 +207,8 @@ class Private:
         `losses.of_record`). Nothing is spent then.
     """
     if isinstance(records, Source):
-      loading.check_size(len(records), self.sampler.num_examples)
+      loading.check_size(len(records), self.sampler.num_examples,
+                         'num_examples of make_private')
     elif not callable(records):
       records = loading.checked(records, self.sampler.num_examples,
                                 'the num_examples of make_private')
@@ -342,18 +342,10 @@ class Private:
                      ) -> tuple[PrivateState, StepInfo]:
     """Makes one step on records that are loaded part by part."""
     functions = self._functions()[1]
-    total, count = None, np.int32(0)
-    for part in batch:
-      # It is copied to the device while the part before it is summed.
-      data = sharding.place_rows(self._mesh, (part.records, part.numbers,
-                                              part.mask))
-      if total is None:
-        total = functions.no_sums(state)
-      # Without waiting, many parts would be in the memory of the device.
-      if self._ended is not None:
-        self._ended.block_until_ready()
-      total, self._ended = functions.add(state, total, *data)
-      count = part.num_selected
+    total, count = self._sums.total(
+        batch, zeros=lambda: functions.no_sums(state),
+        add=lambda total, data: functions.add(state, total, *data),
+        place=functools.partial(sharding.place_rows, self._mesh))
     return functions.finish(state, total, count)
 
   def _check_traceable(self) -> None:
