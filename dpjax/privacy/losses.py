@@ -1,7 +1,8 @@
 """Privacy losses of sampling schemes that the library of events lacks.
 
-`restating` turns the results into privacy loss distributions of the library,
-which compose with those of all other events. All numbers are float64, and
+`sampled_events` turns the results into privacy loss distributions of the
+library, which compose with those of all other events. Random allocations of any
+mechanism: Feldman and Shenfeld (2026). All numbers are float64, and
 rounding that does not vanish is towards more privacy loss.
 """
 

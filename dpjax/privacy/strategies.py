@@ -138,8 +138,11 @@ class _Toeplitz(Stacked):
   def sensitivity(self, *, num_steps: int, separation: int) -> float:
     """Returns the l2 sensitivity of C g, exact up to rounding.
 
-    Since c does not increase, no steps are worse than 0, b, 2 b, ..., for a
-    separation b (Kalinin and Lampert 2024, Theorem 2).
+    For a separation b, no steps i_1 < ... < i_k are worse than 0, b, 2 b, ...
+    (Kalinin and Lampert 2024, Theorem 2): columns i < j have the inner product
+    sum of c_m c_(m + j - i) over m < T - j. Moving step i_l to (l - 1) b makes
+    neither j nor j - i larger, so sums get more terms, and terms that are not
+    smaller, since c is not negative and does not increase.
     """
     check_steps(self, num_steps)
     errors.check_at_least('separation', separation, 1)
@@ -256,7 +259,7 @@ class InverseBandedStrategy(_Toeplitz):
 class BufferedStrategy(_Toeplitz):
   """A buffered linear Toeplitz strategy (BLT): the history has d arrays.
 
-  c_0 = 1 and c_j = sum_i scales_i decays_i^(j-1). Source: McMahan et al.
+  c_0 = 1 and c_j = sum_i scales_i decays_i^(j-1). Source: Dvijotham et al.
   (2024). Columns reach all later steps.
 
   Attributes:

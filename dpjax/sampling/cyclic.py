@@ -34,9 +34,9 @@ class CyclicSampler(Sampler):
 
   Examples:
     >>> from dpjax.sampling import CyclicSampler
-    >>> sampler = CyclicSampler(num_examples=1000, batch_size=50, num_groups=4)
+    >>> sampler = CyclicSampler(num_examples=1000, batch_size=125, num_groups=4)
     >>> sampler.participation
-    Participation(separation=4, prob=0.2)
+    Participation(separation=4, prob=0.5)
   """
   num_groups: int
 

@@ -13,18 +13,21 @@ Guarantee. Let each step be as `Private.step` computes it, from records that are
 the same in all steps. All states that the loop returns, and the public fields
 of all infos, are together (epsilon, delta)-DP for every pair that
 `Private.epsilon` returns, under the adjacency of the object, against everybody
-who does not know the key. The argument for one step:
+who knows neither the key nor the history of correlated noise, which states hold
+in `optimizer` and `keys`. The argument for one step:
 
-1. The batch is a Poisson sample with a public probability (`PoissonSampler`),
-   and none of it is left out: a batch larger than the physical one is computed
-   in parts, and noised once.
+1. The batch is drawn by the sampler, whose event the accountant charges (by
+   default a `PoissonSampler`), and none of it is left out: a batch larger than
+   the physical one is computed in parts, and noised once.
 2. Given the parameters and the key of the step, the contribution of a record is
    a function of that record alone: its gradient is that of a function of one
    record, and its random key depends on the step and on its own number in the
    data set. Clipping bounds its l2 norm by `clip_norm`, rounding included.
 3. So adding or removing a record changes the sum by at most `clip_norm`, which
    is its sensitivity (twice that under replace-one, for which the accountant
-   pays). The step is a sampled Gaussian mechanism of `noise_multiplier`.
+   pays). The step is a sampled Gaussian mechanism of `noise_multiplier`; with a
+   strategy, all steps are one release with correlated noise, see
+   `gaussian_privatizer`.
 4. The division by the expected batch size, the optimiser and the next step read
    noisy values only. The composition over steps is that of `train.plan`.
 

@@ -42,7 +42,8 @@ class PrivateState(NamedTuple):
   Attributes:
     params: trainable arrays of the model; released.
     frozen: the other arrays of the model; public.
-    optimizer: state of the privatizer and of the optimiser; holds a secret key.
+    optimizer: state of the privatizer and of the optimiser; holds a secret key,
+      and the secret history of correlated noise.
     step: number of steps that have run, int32.
     keys: secret keys of the run.
     radii: clip norms of the next step if they adapt, else (); public.

@@ -179,6 +179,16 @@ def test_correlated_noise_needs_a_number_of_steps():
     private(CYCLIC, noise='correlated')
 
 
+def test_adam_cannot_be_corrected_for_correlated_noise():
+  made = make_private(sum_loss, 'noise_corrected_adam', learning_rate=0.1,
+                      **SIZES, noise_multiplier=2.0, steps=12, sampler=CYCLIC,
+                      noise=BANDED)
+  state = made.init(jnp.zeros(3))
+  with pytest.raises(ValueError, match='not of correlated noise'):
+    made.step(state, X)
+  assert made.epsilon(delta=1e-4) == 0  # Nothing was spent.
+
+
 # -- fit.
 
 
