@@ -8,7 +8,7 @@ A user's own loop starts with `private.make_private`.
 
 Modules, in import order: plan, clip_norms, methods, averaging, augment, state,
 step, requirements, used_keys, adam, optimizers, modules, losses, loading,
-sharding, program, budget, user_loop, private, tuning, citing, processes,
+users, sharding, program, budget, user_loop, private, tuning, citing, processes,
 checkpoint, loop, evaluate.
 """
 

@@ -51,6 +51,7 @@ from dpjax.train import clip_norms
 from dpjax.train import losses
 from dpjax.train import optimizers
 from dpjax.train import sharding
+from dpjax.train import users
 from dpjax.train.averaging import Averaging
 from dpjax.train.budget import Budget
 from dpjax.train.plan import private_plan
@@ -76,7 +77,7 @@ def make_private(
     kernel: str = 'bookkeeping', accountant: str = 'pld', donate: bool = False,
     learning_rate: float | None = None, schedule: str = 'constant',
     average: Averaging | str | None = None,
-    mesh: jax.sharding.Mesh | None = None) -> Private:
+    mesh: jax.sharding.Mesh | None = None, unit: str = 'record') -> Private:
   """Returns private steps for the user's own loop, see the module.
 
   Give `epsilon`, `delta` and `steps` for the least noise that keeps this
@@ -125,6 +126,11 @@ def make_private(
     mesh: devices of this process that share the rows of each batch, see
       `train.data_mesh`; None for one device. The results are the same up to
       rounding.
+    unit: what neighbouring data sets differ by: a 'record'; or a 'user' with
+      all their records, see `train.users`. Then n is the public number of
+      users, `batch_size` and `max_batch_size` count users, `clip_norm` bounds
+      the gradient of a user, and steps take `users.by_user(...)`. `loss_fn`
+      stays a function of one record, or of a batch of records.
 
   Raises:
     ValueError: if an argument is out of range, or if not exactly one of epsilon
@@ -150,6 +156,7 @@ def make_private(
   plan, limited = _planned(
       num_examples, batch_size, epsilon, delta, steps, noise_multiplier,
       _adjacency(adjacency), max_batch_size, accountant)
+  errors.check_choice('unit', unit, users.UNITS)
   sharding.check(mesh, max_batch_size)
   if mesh is not None and mesh.is_multi_process:
     raise ValueError('all devices of the mesh must belong to this process; '
@@ -157,7 +164,7 @@ def make_private(
   return Private(
       Budget(plan, limited=limited, delta=delta, accountant=accountant),
       trainable=trainable, donate=donate, mesh=mesh,
-      loss=losses.declared(loss_fn, per), kernel=kernel,
+      loss=losses.declared(loss_fn, per), unit=unit, kernel=kernel,
       optimizer=_optimizer(optimizer, learning_rate, schedule, steps),
       averaging=averages.named(average), clip_norm=_clip_norm(clip_norm, plan))
 

@@ -19,6 +19,7 @@ from dpjax.train import modules
 from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import used_keys
+from dpjax.train import users
 from dpjax.train.averaging import AverageState
 from dpjax.train.budget import Budget
 from dpjax.train.clip_norms import LayerNorms
@@ -59,6 +60,7 @@ class Private:
     steps: number of steps of the plan; None for no limit.
     noise_multiplier: of each step; None for a run without noise.
     adjacency: which data sets are neighbours.
+    unit: what they differ by: a 'record', or a 'user' with all their records.
     clip_norm: bounds on the gradient of a record: a number, a tree prefix of
       the parameters, `Adaptive`, or `LayerNorms`; infinity for none.
   """
@@ -70,6 +72,7 @@ class Private:
     self.noise_multiplier = budget.plan.noise_multiplier
     self.adjacency = budget.plan.adjacency
     self.clip_norm = fields['clip_norm']
+    self.unit = fields['unit']
     self._budget, self._trainable, self._donate = budget, trainable, donate
     self._mesh = mesh
     self._fields = fields  # Of `Program`.
@@ -78,7 +81,7 @@ class Private:
   def __repr__(self) -> str:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
             else self.clip_norm)
-    return (f'Private({self.adjacency.value}, sampling_prob='
+    return (f'Private({self.adjacency.value}, unit={self.unit}, sampling_prob='
             f'{self.sampler.sampling_prob:.4g}, noise_multiplier='
             f'{self.noise_multiplier}, clip_norm={clip}, steps='
             f'{self._budget.total} of {self.steps or "any number"})')
@@ -212,8 +215,9 @@ class Private:
         `{'ids': ids, 'mask': mask}` or `(images, labels)`. Arrays of NumPy stay
         on the host, and only the batch is copied to the device. Or a function
         that returns the records with the numbers [k] that it is given, in
-        order, as such a tree of [k, ...]. Record i must be the same in every
-        step. A record with NaN contributes zero.
+        order, as such a tree of [k, ...]. With unit = 'user', what
+        `users.by_user` returns: users take the place of records. Record i must
+        be the same in every step. A record with NaN contributes zero.
 
     Returns:
       (next state, diagnostics, of which some are PRIVATE).
@@ -226,6 +230,8 @@ class Private:
     if not callable(records):
       records = loading.checked(records, self.sampler.num_examples,
                                 'the num_examples of make_private')
+    elif isinstance(records, users.UserRecords):
+      records.check_size(self.sampler.num_examples)
     load = loading.loader(records)
     program, compiled = self._functions()
     if _is_traced(state.step):
