@@ -4,7 +4,8 @@ A step bounds and sums the contributions of the records, adds noise, and hands
 the noisy mean to an optimiser. Start with `plan` (sampling, steps and noise for
 an (epsilon, delta) target), `methods` (DP-SGD, Lip-DP-SGD, ...) and `loop.fit`.
 
-A user's own loop starts with `private.make_private`.
+A user's own loop starts with `private.make_private`; `tuning.tune` chooses its
+hyperparameters, and `users.by_user` groups the records of people with several.
 
 Modules, in import order: plan, clip_norms, methods, averaging, augment, state,
 step, requirements, used_keys, adam, optimizers, modules, losses, loading,
@@ -19,6 +20,8 @@ from dpjax import lazy
 if TYPE_CHECKING:
   from dpjax.train import adam as adam
   from dpjax.train import methods as methods
+  from dpjax.train import tuning as tuning
+  from dpjax.train import users as users
   from dpjax.train.checkpoint import Checkpoints as Checkpoints
   from dpjax.train.evaluate import accuracies as accuracies
   from dpjax.train.evaluate import accuracy as accuracy
@@ -31,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
-    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
+    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan',
+    'tuning', 'users'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
