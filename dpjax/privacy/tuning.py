@@ -113,7 +113,7 @@ def profile(runs: Sequence[accounting.DpEvent], *,
   return Profile(epsilons, np.clip(deltas, 0.0, 1.0))
 
 
-class Selection:
+class BestRun:
   """The privacy of the best of a random number of runs, see the module."""
 
   def __init__(self, run: Profile, stopping: RandomStopping):
@@ -173,7 +173,7 @@ def epsilon(runs: Sequence[accounting.DpEvent], stopping: RandomStopping, *,
     adjacency: the neighbouring relation of the claim.
 
   Raises:
-    ValueError: see `profile` and `Selection.epsilon`.
+    ValueError: see `profile` and `BestRun.epsilon`.
 
   Examples:
     >>> from dpjax.privacy import accounting
@@ -189,7 +189,7 @@ def epsilon(runs: Sequence[accounting.DpEvent], stopping: RandomStopping, *,
     (0.93, 1.58, 4.98)
   """
   accounting.check_delta(delta)
-  return Selection(profile(runs, adjacency=adjacency), stopping).epsilon(delta)
+  return BestRun(profile(runs, adjacency=adjacency), stopping).epsilon(delta)
 
 
 def all_runs_event(runs: Sequence[accounting.DpEvent]) -> accounting.DpEvent:

@@ -86,7 +86,7 @@ def pairs():
 
 def excess(p, q, stopping):
   """Returns by how much the best run exceeds its delta, over all orders."""
-  selection, worst = tuning.Selection(exact_profile(p, q), stopping), -math.inf
+  selection, worst = tuning.BestRun(exact_profile(p, q), stopping), -math.inf
   deltas = {e: selection.delta(e) for e in (0., .1, .5, 1., 2., 4., 6., 8.)}
   for order in itertools.permutations(range(len(p))):
     sides = [best_of(side[list(order)], stopping) for side in (p, q)]
@@ -113,7 +113,7 @@ def test_pure_runs_cost_the_closed_form_and_no_less(stopping, size):
   epsilons = np.linspace(0., size, 50)
   profile = tuning.Profile(epsilons, (math.exp(size) - np.exp(epsilons))
                            / (1 + math.exp(size)))
-  cost = tuning.Selection(profile, stopping).epsilon(1e-9)
+  cost = tuning.BestRun(profile, stopping).epsilon(1e-9)
   if stopping.is_poisson:
     wanted = size + stopping.mean * math.tanh(size / 2)
   else:
@@ -146,7 +146,7 @@ def test_the_cost_of_gaussian_runs_is_nearly_attained():
   """
   stopping, shift = RandomStopping(mean=20.), .5
   event = accounting.gaussian_event(noise_multiplier=1 / shift)
-  selection = tuning.Selection(tuning.profile([event], adjacency=ADD), stopping)
+  selection = tuning.BestRun(tuning.profile([event], adjacency=ADD), stopping)
   edges = np.concatenate([[-np.inf], np.linspace(-8., 8., 40_001), [np.inf]])
   p, q = (np.diff(stats.norm.cdf(edges, mean)) for mean in (shift, 0.))
   for epsilon in (3., 3.5):
@@ -191,7 +191,7 @@ def test_a_profile_bounds_between_its_points_and_below_zero():
 
 
 def test_epsilon_inverts_delta():
-  selection = tuning.Selection(
+  selection = tuning.BestRun(
     tuning.profile([accounting.gaussian_event(noise_multiplier=3.)],
                    adjacency=ADD), RandomStopping(mean=30.))
   for delta in (1e-8, 1e-5, 1e-2):
