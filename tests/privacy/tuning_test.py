@@ -7,6 +7,7 @@ exactly, from the generating function of the number.
 import functools
 import itertools
 import math
+import random
 
 import numpy as np
 import pytest
@@ -103,6 +104,20 @@ def test_enumerated_best_runs_are_covered(stopping):
   """No order of outputs gives a best run that costs more (DP-21)."""
   for p, q in pairs():
     assert excess(p, q, stopping) <= 0
+
+
+@pytest.mark.parametrize('stopping', STOPPINGS[1:6], ids=str)
+def test_simulated_best_runs_have_the_enumerated_distribution(stopping):
+  """10,000 searches pass a chi-square test; false alarm 1e-6 for each."""
+  probs = np.array([.5, .2, .2, .1])
+  rng, below = np.random.default_rng(1), random.Random(1).randrange
+  # Outputs are numbers, of which the largest is the best.
+  chosen = [max(rng.choice(4, size=number, p=probs)) if number else 4
+            for number in (stopping.draw(below) for _ in range(10_000))]
+  expected = 10_000 * best_of(probs, stopping)
+  counts = np.bincount(chosen, minlength=len(expected))[:len(expected)]
+  assert counts.sum() == 10_000
+  assert stats.chisquare(counts, expected).pvalue > 1e-6
 
 
 @pytest.mark.sound
