@@ -15,6 +15,7 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import divergences
+from dpjax.privacy import notions
 from dpjax.privacy import tuning
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.stopping import RandomStopping
@@ -240,3 +241,21 @@ def test_the_epsilon_of_a_run_for_a_target():
 def test_refusals(call, message):
   with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):
     call(accounting.gaussian_event(noise_multiplier=3.))
+
+
+def test_the_guarantee_of_all_runs():
+  """It is the sum for few runs, and the optimal composition for many."""
+  approx = lambda epsilon, delta=1e-6: notions.ApproxDP(epsilon=epsilon,
+                                                        delta=delta)
+  assert tuning.all_runs_guarantee([approx(.5), approx(.25)]) == approx(
+    .75, 2e-6)
+  many = [approx(.1)] * 100
+  total = tuning.all_runs_guarantee(many)
+  assert total.delta == pytest.approx(2e-4)
+  assert total.epsilon == accounting.optimal_composition(many, delta=total.delta)
+  assert total.epsilon < 5
+  # Too large to compose: basic composition.
+  assert tuning.all_runs_guarantee([approx(8.)] * 50).epsilon == 400
+  assert tuning.all_runs_guarantee([approx(1., 0.)] * 3) == approx(3., 0.)
+  with pytest.raises(ValueError, match='^all runs together have no guarantee'):
+    tuning.all_runs_guarantee([approx(1., .4)] * 3)
