@@ -4,11 +4,12 @@ A step bounds and sums the contributions of the records, adds noise, and hands
 the noisy mean to an optimiser. Start with `plan` (sampling, steps and noise for
 an (epsilon, delta) target), `methods` (DP-SGD, Lip-DP-SGD, ...) and `loop.fit`.
 
-A user's own loop starts with `private.make_private`.
+A user's own loop starts with `private.make_private`; `tuning.tune` chooses its
+hyperparameters, and `users.by_user` groups the records of people with several.
 
 Modules, in import order: plan, comparison, clip_norms, methods, averaging,
 augment, state, step, requirements, used_keys, adam, optimizers, modules,
-losses, loading, workers, sources, reading, sharding, program, budget,
+losses, loading, workers, sources, users, reading, sharding, program, budget,
 user_loop, private, tuning, citing, processes, checkpoint, streaming, loop,
 evaluate.
 """
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
   from dpjax.train import adam as adam
   from dpjax.train import methods as methods
   from dpjax.train import sources as sources
+  from dpjax.train import tuning as tuning
+  from dpjax.train import users as users
   from dpjax.train.checkpoint import Checkpoints as Checkpoints
   from dpjax.train.evaluate import accuracies as accuracies
   from dpjax.train.evaluate import accuracy as accuracy
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
     'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan',
-    'sources'
+    'sources', 'tuning', 'users'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.

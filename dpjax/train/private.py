@@ -55,6 +55,7 @@ from dpjax.train import clip_norms
 from dpjax.train import losses
 from dpjax.train import optimizers
 from dpjax.train import sharding
+from dpjax.train import users
 from dpjax.train.averaging import Averaging
 from dpjax.train.budget import Budget
 from dpjax.train.plan import private_plan
@@ -82,7 +83,7 @@ def make_private(
     learning_rate: float | None = None, schedule: str = 'constant',
     average: Averaging | str | None = None,
     mesh: jax.sharding.Mesh | None = None, sampler: Sampler | None = None,
-    noise: Strategy | str = 'independent') -> Private:
+    noise: Strategy | str = 'independent', unit: str = 'record') -> Private:
   """Returns private steps for the user's own loop, see the module.
 
   Give `epsilon`, `delta` and `steps` for the least noise that keeps this
@@ -135,6 +136,11 @@ def make_private(
       batch_size; None for Poisson batches.
     noise: 'independent' in each step, or a strategy that correlates it, such as
       `correlated.square_root(bands)`, with a `CyclicSampler`.
+    unit: what neighbouring data sets differ by: a 'record'; or a 'user' with
+      all their records, see `train.users`. Then n is the public number of
+      users, `batch_size` and `max_batch_size` count users, `clip_norm` bounds
+      the gradient of a user, and steps take `users.by_user(...)`. `loss_fn`
+      stays a function of one record, or of a batch of records.
 
   Raises:
     ValueError: if an argument is out of range, or if not exactly one of epsilon
@@ -162,6 +168,7 @@ def make_private(
       adjacency=_adjacency(adjacency), strategy=_strategy(noise, steps),
       sampler=the_sampler(sampler, num_examples=num_examples,
                           batch_size=batch_size, max_batch_size=max_batch_size))
+  errors.check_choice('unit', unit, users.UNITS)
   sharding.check(mesh, max_batch_size)
   if mesh is not None and mesh.is_multi_process:
     raise ValueError('all devices of the mesh must belong to this process; '
@@ -169,7 +176,7 @@ def make_private(
   return Private(
       Budget(plan, limited=limited, delta=delta, accountant=accountant),
       trainable=trainable, donate=donate, mesh=mesh,
-      loss=losses.declared(loss_fn, per), kernel=kernel,
+      loss=losses.declared(loss_fn, per), unit=unit, kernel=kernel,
       optimizer=_optimizer(optimizer, learning_rate, schedule, steps),
       averaging=averages.named(average), clip_norm=_clip_norm(clip_norm, plan))
 

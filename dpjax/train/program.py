@@ -29,6 +29,7 @@ from dpjax.train import modules
 from dpjax.train import sharding
 from dpjax.train import state as states
 from dpjax.train import step as steps
+from dpjax.train import users
 from dpjax.train.averaging import Averaging
 from dpjax.train.state import StepInfo
 from dpjax.train.state import Streams
@@ -69,6 +70,7 @@ class Program:
 
   Attributes:
     loss: the loss function.
+    unit: 'record' or 'user', see `users`.
     parts: the model that it takes.
     optimizer: any optax optimiser.
     averaging: the average of the parameters that is kept; None for none.
@@ -81,6 +83,7 @@ class Program:
     kernel: see `per_example.KERNELS`.
   """
   loss: losses.Loss
+  unit: str
   parts: modules.Split
   optimizer: optax.GradientTransformation
   averaging: Averaging | None
@@ -132,8 +135,8 @@ class Program:
 
   def _method_for(self, state: PrivateState, records: PyTree) -> Method:
     """Returns the method for records of these shapes."""
-    return self._method(losses.of_record(self.loss, self.parts, state.params,
-                                         state.frozen, records))
+    return self._method(users.loss_of(
+        self.loss, self.unit, self.parts, state.params, state.frozen, records))
 
   def whole_step(self, state: PrivateState, records: PyTree,
                  selection: Selection | None = None

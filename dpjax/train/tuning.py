@@ -88,7 +88,7 @@ def tune(make: Callable[[Candidate, float], Private],
 
   Examples:
     >>> import optax
-    >>> from dpjax.privacy.stopping import RandomStopping
+    >>> from dpjax.privacy import RandomStopping
     >>> from dpjax.train import tuning
     >>> from dpjax.train.private import make_private
     >>> loss_fn = lambda w, x: jnp.square(x - w)

@@ -20,6 +20,7 @@ from dpjax.train import reading
 from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import used_keys
+from dpjax.train import users
 from dpjax.train.averaging import AverageState
 from dpjax.train.budget import Budget
 from dpjax.train.clip_norms import LayerNorms
@@ -52,6 +53,7 @@ class Private:
     steps: number of steps of the plan; None for no limit.
     noise_multiplier: of each step; None for a run without noise.
     adjacency: which data sets are neighbours.
+    unit: what they differ by: a 'record', or a 'user' with all their records.
     clip_norm: bounds on the gradient of a record: a number, a tree prefix of
       the parameters, `Adaptive`, or `LayerNorms`; infinity for none.
   """
@@ -63,6 +65,7 @@ class Private:
     self.noise_multiplier = budget.plan.noise_multiplier
     self.adjacency = budget.plan.adjacency
     self.clip_norm = fields['clip_norm']
+    self.unit = fields['unit']
     self._budget, self._trainable, self._donate = budget, trainable, donate
     self._mesh = mesh
     self._fields = fields  # Of `Program`.
@@ -73,8 +76,8 @@ class Private:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
             else self.clip_norm)
     prob = self.sampler.expected_batch_size / self.sampler.num_examples
-    return (f'Private({self.adjacency.value}, sampling_prob={prob:.4g}, '
-            'noise_multiplier='
+    return (f'Private({self.adjacency.value}, unit={self.unit}, sampling_prob='
+            f'{prob:.4g}, noise_multiplier='
             f'{self.noise_multiplier}, clip_norm={clip}, steps='
             f'{self._budget.total} of {self.steps or "any number"})')
 
@@ -196,7 +199,8 @@ class Private:
         order, as such a tree of [k, ...]. Record i must be the same in every
         step. A record with NaN contributes zero. Or a `sources.source`, whose
         records are read in a thread before the steps that need them; what
-        reading raises is raised by the step concerned.
+        reading raises is raised by the step concerned. With unit = 'user', what
+        `users.by_user` returns: users take the place of records.
 
     Returns:
       (next state, diagnostics, of which some are PRIVATE).
@@ -212,6 +216,8 @@ class Private:
     elif not callable(records):
       records = loading.checked(records, self.sampler.num_examples,
                                 'the num_examples of make_private')
+    elif isinstance(records, users.UserRecords):
+      records.check_size(self.sampler.num_examples)
     program, functions = self._functions()
     if _is_traced(state.step):
       self._check_traceable()
