@@ -97,8 +97,8 @@ def make_private(
       only. Or a name of `optimizers.OPTIMIZERS`: 'sgd', 'momentum', 'adam', or
       'noise_corrected_adam', whose second moment is freed of the noise.
     num_examples: public number of records n, below 2^31.
-    batch_size: expected batch size; each record is in a batch with probability
-      batch_size / n, independently of all others.
+    batch_size: expected batch size; by default each record is in a batch with
+      probability batch_size / n, independently of all others.
     epsilon: target for all steps. Infinity: no noise, and no guarantee.
     delta: target for all steps, in [1e-12, 1).
     steps: number of steps of the plan. Steps beyond it are refused. With
