@@ -154,6 +154,14 @@ def test_profiles_cost_less_than_renyi_divergences(stopping):
   assert spend(trial(), 'pld') < best < spend(stopping.event(trial()))
 
 
+def test_golden_numbers_of_the_guide():
+  """The numbers in docs/private_loop.md."""
+  run, stopping = accounting.gaussian_event(noise_multiplier=2.), STOPPINGS[1]
+  assert [round(epsilon, 2) for epsilon in (
+    spend(run, 'pld'), spend(stopping.event(run)), tuning.epsilon(
+      [run], stopping, delta=1e-5, adjacency=ADD))] == [1.99, 4.69, 3.31]
+
+
 def test_the_cost_of_gaussian_runs_is_nearly_attained():
   """A bad order of a Gaussian output reaches nearly the delta of the bound.
 

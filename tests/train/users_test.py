@@ -15,6 +15,7 @@ from dpjax.audit.target import Pair
 from dpjax.audit.target import Target
 from dpjax.grads import weighted
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.train import sharding
 from dpjax.train import users
 from dpjax.train.private import make_private
 
@@ -91,6 +92,18 @@ def test_a_step_is_the_clipped_sum_over_users(loss, kernel, combine, size):
         _params(), after.params, expected)
     assert int(info.batch_size) == sample.mask.sum()
     assert not int(info.num_nonfinite)
+
+
+def test_devices_share_the_users_of_a_batch():
+  grouped = users.by_user((_X, _Y), _OWNERS, most=4)
+  moved = []
+  for mesh in (None, sharding.data_mesh()):
+    private = _private(mesh=mesh)
+    state, _ = private.step(private.init(_params(), key=jax.random.key(0)),
+                            grouped)
+    moved.append(state.params)
+  jax.tree.map(lambda one, two: np.testing.assert_allclose(
+      one, two, 1e-5, 1e-6), *moved)
 
 
 @pytest.mark.sound
