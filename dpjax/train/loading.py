@@ -36,7 +36,8 @@ def checked(records: PyTree, num_rows: int, what: str) -> PyTree:
       raise ValueError(
           'records must be arrays of numbers, or trees of them, got '
           + (f'a {type(leaf).__name__}' if dtype is None else
-             f'an array of type {dtype}'))
+             f'an array of type {dtype}')
+          + '; sources.source reads files and data sets by number')
     if tuple(leaf.shape[:1]) != (num_rows,):
       raise ValueError(f'records must have {num_rows} rows, {what}; got an '
                        f'array of shape {list(leaf.shape)}')

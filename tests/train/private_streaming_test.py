@@ -221,6 +221,8 @@ def test_refusals_spend_nothing():
     private.step(state, _source())
   private = _private()
   state = _init(private)
+  with pytest.raises(ValueError, match='got a object; sources.source reads'):
+    private.step(state, object())
   with pytest.raises(ValueError, match='cannot run in a function that JAX comp'):
     jax.jit(lambda state: private.step(state, _source()))(state)
   assert private.epsilon() == 0 and not _threads()
