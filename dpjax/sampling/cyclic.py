@@ -29,7 +29,9 @@ class CyclicSampler(Sampler):
   records, and given its group, a record takes part in every b-th step only,
   which are Poisson samples of probability q.
 
-  Attributes: see `Sampler`.
+  The attributes that all samplers have are described in `Sampler`.
+
+  Attributes:
     num_groups: b; a record takes part in one of b consecutive steps at most.
 
   Examples:

@@ -68,7 +68,7 @@ def tune(make: Callable[[Candidate, float], Private],
       with this epsilon, a number of steps, and a delta not above `delta`. It is
       called often, and must not look at records.
     candidates: hyperparameters to choose from.
-    train: (private, candidate, key) -> model. It gives `key` to `private.init`,
+    train: (private, candidate, key) -> model. It gives `key` to `Private.init`,
       takes the steps, and returns what may be published, such as
       `private.model(state)`.
     score: model -> number, exact. A score that is NaN is the worst.
