@@ -13,6 +13,7 @@ from jax.extend.core import primitives as p
 import jax.numpy as jnp
 
 from dpjax.grads import jaxprs
+from dpjax.grads import shards
 from dpjax.grads.jaxprs import Atom
 from dpjax.grads.jaxprs import Values
 from dpjax.typing import Array
@@ -138,7 +139,22 @@ class Block(NamedTuple):
     values: Values = dict(zip((*jaxpr.constvars, *jaxpr.invars),
                               (*consts, *inputs), strict=True))
     seen = run(jaxpr.eqns, self.nodes, values, iter(taps))
-    return [jaxprs.value_of(values, var) for var in jaxpr.outvars], seen
+    return [shards.whole(jaxprs.value_of(values, var))
+            for var in jaxpr.outvars], seen
+
+  def keeps_parts(self, inputs: Sequence[Any]) -> list[bool]:
+    """Returns which inputs may stay parts of parameters, see `shards`.
+
+    A loop collects slices step by step, unless the first dimension is divided.
+    What all steps read is collected once.
+    """
+    if self.equation.primitive is p.remat_p:
+      return [True] * len(inputs)
+    params = self.equation.params
+    first = params['num_consts'] + params['num_carry']
+    return [i >= first and isinstance(value, shards.Part)
+            and value.dim > -value.value.ndim
+            for i, value in enumerate(inputs)]
 
 
 @jax.custom_jvp
@@ -162,7 +178,10 @@ def run(equations: Sequence[core.JaxprEqn],
   seen = []
   for number, equation in enumerate(equations):
     node = nodes.get(number)
-    inputs = [jaxprs.value_of(values, var) for var in equation.invars]
+    kept = node.keeps_parts([
+        jaxprs.value_of(values, var) for var in equation.invars]) if isinstance(
+            node, Block) else ()
+    inputs = shards.inputs_of(equation, values, kept)
     if isinstance(node, Block):
       outs, inner = node.run(inputs, [next(taps) for _ in node.sites])
       seen += inner

@@ -2,7 +2,7 @@
 
 Modules, in import order: notions, adjacency, neighbours, divergences, tradeoff,
 renyi, restating, accounting, optimistic, blocks, mechanism, threefry, chacha,
-keys, additive, draws, exact, laplace, selection, ordering, inverse, smooth,
+keys, additive, sharded, draws, exact, laplace, selection, ordering, inverse, smooth,
 k_norm, local, integers, discrete, lattice, langevin.
 """
 

@@ -144,7 +144,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   records, rows = requirements.check(keys, plans, model, method, optimizer,
                                      records, rows)
   init_keys = _init_keys(keys, init_keys, checkpoints is not None)
-  sharding.check(mesh, plans[0].sampler.max_batch_size)
+  sharding.check(mesh, plans[0].sampler.max_batch_size, data_only=True)
   groups = _run_groups(len(plans), max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
   saver = None if checkpoints is None else Saver(

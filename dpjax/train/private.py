@@ -150,6 +150,7 @@ def make_private(
   plan, limited = _planned(
       num_examples, batch_size, epsilon, delta, steps, noise_multiplier,
       _adjacency(adjacency), max_batch_size, accountant)
+  mesh = sharding.automatic(mesh)
   sharding.check(mesh, max_batch_size)
   if mesh is not None and mesh.is_multi_process:
     raise ValueError('all devices of the mesh must belong to this process; '

@@ -1,12 +1,21 @@
-"""Data-parallel steps: devices share the rows of a batch; noise is added once.
+"""Steps on several devices, which share the rows of a batch and the parameters.
 
-Every device runs the same program. Keys, batch selection, noise, optimiser and
-constraint are replicated. Only `GradientBounder.sums` is divided: each device
-sums the contributions of its rows, and one all-reduce adds these sums.
+A mesh has an axis 'data', over which the rows of a batch are divided, and may
+have others. Parameters are divided as the user placed them: over 'data' (fully
+sharded data parallelism), over other axes (tensor parallelism), or both.
+Whatever has the shape of a parameter is divided like it: its sum of clipped
+gradients, its noise, its average, and the state of the optimiser.
 
-Privacy: each record is bounded separately on whichever device has it, so the
-sensitivity of the sums does not change. Noise is added after the all-reduce,
-from a replicated key, so it enters exactly once.
+`GradientBounder.sums` runs under `jax.shard_map` over 'data': each device bounds
+the records of its rows, and one all-reduce, or for divided parameters a
+reduce-scatter, adds the sums. JAX divides the operations over other axes. All
+else is one program over whole arrays, of which JAX keeps the parts.
+
+Privacy: the contribution of a record is bounded by the norm of its gradient by
+all parameters, wherever their parts are, so the sensitivity of the sums does
+not change. Noise is added to the finished sums, from one key: each device draws
+the numbers of its own parts (`privacy.sharded`), so each coordinate gets noise
+exactly once.
 
 Results equal those of one device up to the order of float32 additions.
 """
@@ -14,7 +23,7 @@ Results equal those of one device up to the order of float32 additions.
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +33,18 @@ from jax.sharding import PartitionSpec
 import numpy as np
 
 from dpjax import errors
+from dpjax.grads import shards as shards_lib
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.shards import Shards
 from dpjax.sampling import PoissonSampler
 from dpjax.typing import Array, Batch, Params, PyTree
 
 AXIS = 'data'
+
+# Smaller parameters are copied to all devices: collecting them costs more time
+# than they cost memory.
+_LEAST_DIVIDED = 2**14
 
 
 def data_mesh(num_devices: int | None = None, *,
@@ -57,7 +72,8 @@ def data_mesh(num_devices: int | None = None, *,
   return Mesh(np.array(devices), (AXIS,))
 
 
-def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
+def check(mesh: Mesh | None, max_batch_size: int | None, *,
+          data_only: bool = False) -> None:
   """Checks that the rows of a batch divide evenly over a mesh.
 
   The expected batch size need not divide, because batches are padded. A sampler
@@ -66,20 +82,186 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
   Args:
     mesh: None for one device, which passes.
     max_batch_size: largest batch of the sampler; None passes.
+    data_only: whether other axes than 'data' are refused.
 
   Raises:
-    ValueError: if the mesh has other axes than 'data', or if its size does not
-      divide `max_batch_size`.
+    ValueError: if the mesh has no axis 'data', or one that is refused, or if
+      the size of that axis does not divide `max_batch_size`.
   """
   if mesh is None:
     return
-  if mesh.axis_names != (AXIS,):
-    raise ValueError(f'the mesh must have one axis, {AXIS!r}, got '
-                     f'{", ".join(map(repr, mesh.axis_names))}')
-  if max_batch_size is not None and (rest := -max_batch_size % mesh.size):
-    raise ValueError(f'max_batch_size must be a multiple of the {mesh.size} '
+  names = ", ".join(map(repr, mesh.axis_names))
+  if data_only and mesh.axis_names != (AXIS,):
+    raise ValueError(f'the mesh must have one axis, {AXIS!r}, got {names}')
+  if AXIS not in mesh.axis_names:
+    raise ValueError(f'the mesh must have an axis {AXIS!r}, over which the rows '
+                     f'of a batch are divided, got {names}')
+  count = mesh.shape[AXIS]
+  if max_batch_size is not None and (rest := -max_batch_size % count):
+    raise ValueError(f'max_batch_size must be a multiple of the {count} '
                      f'devices of the mesh, got {max_batch_size}; '
                      f'{max_batch_size + rest} is one')
+
+
+def automatic(mesh: Mesh | None) -> Mesh | None:
+  """Returns the mesh with axes over which JAX divides operations by itself."""
+  if mesh is None:
+    return None
+  return Mesh(mesh.devices, mesh.axis_names)
+
+class Placement(NamedTuple):
+  """Where the arrays of a model are: trees of a `NamedSharding` for each array.
+
+  Attributes:
+    params: of the trainable parameters.
+    frozen: of the other arrays.
+  """
+  params: PyTree
+  frozen: PyTree
+
+  @property
+  def is_divided(self) -> bool:
+    """Whether no device has all parameters."""
+    return not all(each.is_fully_replicated
+                   for each in jax.tree.leaves(self.params))
+
+  @property
+  def shards(self) -> Shards:
+    """How the parameters are divided, as the kernel of gradients needs it."""
+    dims = {i: dims.index(True) - len(dims) for i, dims in enumerate(
+        _over_data(each) for each in jax.tree.leaves(self.params)) if any(dims)}
+    others = any(name != AXIS for each in jax.tree.leaves(self.params)
+                 for entry in each.spec for name in _names(entry))
+    return Shards(AXIS if dims else '', dims, is_tensor=others)
+
+  @property
+  def rows_only(self) -> PyTree:
+    """Specs of the parameters, of the axis 'data' alone."""
+    return jax.tree.map(lambda each: PartitionSpec(*(
+        AXIS if over else None for over in _over_data(each))), self.params)
+
+
+def _over_data(sharding: NamedSharding) -> list[bool]:
+  """Returns for each dimension whether it is divided over the axis 'data'."""
+  return [AXIS in _names(entry) for entry in sharding.spec]
+
+
+def _names(entry: None | str | Sequence[str]) -> tuple[str, ...]:
+  """Returns the axes over which one dimension is divided."""
+  if entry is None:
+    return ()
+  return (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def placement(mesh: Mesh | None, params: Params,
+              frozen: PyTree) -> Placement | None:
+  """Returns where the arrays of a model were placed by `jax.device_put`.
+
+  Arrays that are not on the mesh, and those of a function that JAX traces,
+  count as copied to every device.
+
+  Args:
+    mesh: of the steps; None for one device, which has no placement.
+    params: trainable parameters.
+    frozen: other arrays.
+
+  Raises:
+    ValueError: if an array is on other devices than those of the mesh, or if
+      one dimension is divided over several axes of which 'data' is not first.
+  """
+  if mesh is None:
+    return None
+
+  def leaf(path: Any, value: Any) -> NamedSharding:
+    sharding = None if isinstance(value, jax.core.Tracer) else getattr(
+        value, 'sharding', None)
+    if not isinstance(sharding, NamedSharding):
+      return NamedSharding(mesh, PartitionSpec())
+    name = jax.tree_util.keystr(path) or 'the parameters'
+    if (sharding.mesh.axis_names != mesh.axis_names
+        or list(sharding.mesh.devices.flat) != list(mesh.devices.flat)):
+      raise ValueError(f'{name} must be placed on the mesh of make_private, '
+                       f'{mesh}, got {sharding.mesh}')
+    for entry in sharding.spec:
+      if AXIS in _names(entry)[1:]:
+        raise ValueError(f'{name} is divided over {entry}: put {AXIS!r} first')
+    # The specification has an entry for each dimension.
+    entries = (*sharding.spec, *[None] * (value.ndim - len(sharding.spec)))
+    return NamedSharding(mesh, PartitionSpec(*entries))
+
+  return Placement(jax.tree_util.tree_map_with_path(leaf, params),
+                   jax.tree_util.tree_map_with_path(leaf, frozen))
+
+
+def like_params(mesh: Mesh, params: Params, shardings: PyTree,
+                values: PyTree) -> PyTree:
+  """Returns shardings of values, those of parameters where values match them.
+
+  A value matches a parameter if it has its shape, and if its path in the tree
+  ends with the path of the parameter, as in the states of optimisers. All other
+  values are copied to every device.
+
+  Args:
+    mesh: of the result.
+    params: parameters or their shapes.
+    shardings: a sharding for each parameter.
+    values: a tree of arrays or shapes.
+  """
+  known = {path: (leaf.shape, own) for (path, leaf), own in zip(
+      jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(shardings),
+      strict=True)}
+  whole = NamedSharding(mesh, PartitionSpec())
+
+  def leaf(path: tuple[Any, ...], value: Any) -> NamedSharding:
+    for start in range(len(path) + 1):
+      shape, own = known.get(path[start:], (None, whole))
+      if shape == value.shape:
+        return own
+    return whole
+
+  return jax.tree_util.tree_map_with_path(leaf, values)
+
+
+def fully_sharded(mesh: Mesh, params: Params, *,
+                  least_size: int = _LEAST_DIVIDED) -> Params:
+  """Divides parameters over the devices that share the rows of a batch.
+
+  Each parameter is divided along its longest dimension that the number of
+  devices divides, the last one of equal length; small ones, and those without
+  such a dimension, are copied to every device. A dimension that is divided over
+  other axes of the mesh stays so and is not divided again.
+
+  Args:
+    mesh: has an axis 'data'.
+    params: a model of which every array is placed: a pytree of arrays, a module
+      that is a pytree, or the state of one. Other leaves stay as they are.
+    least_size: parameters of fewer numbers are not divided.
+
+  Returns:
+    The same values, placed on the mesh.
+
+  Examples:
+    >>> from dpjax.train import sharding
+    >>> mesh = sharding.data_mesh(1)
+    >>> placed = sharding.fully_sharded(mesh, {'w': jnp.ones([300, 200])})
+    >>> placed['w'].sharding.spec
+    PartitionSpec('data', None)
+  """
+
+  def leaf(value: Any) -> Any:
+    if not isinstance(value, (jax.Array, np.ndarray)):
+      return value
+    given = getattr(value, 'sharding', None)
+    entries = list(given.spec) if isinstance(given, NamedSharding) else []
+    entries += [None] * (value.ndim - len(entries))
+    lengths = {dim: length for dim, length in enumerate(value.shape)
+               if length % mesh.shape[AXIS] == 0 and entries[dim] is None}
+    if lengths and value.size >= least_size and not any(
+        AXIS in _names(entry) for entry in entries):
+      entries[max(lengths, key=lambda dim: (lengths[dim], dim))] = AXIS
+    return jax.device_put(value, NamedSharding(mesh, PartitionSpec(*entries)))
+
+  return jax.tree.map(leaf, params)
 
 
 def split_sampler(mesh: Mesh | None, sampler: PoissonSampler) -> PoissonSampler:
@@ -89,52 +271,75 @@ def split_sampler(mesh: Mesh | None, sampler: PoissonSampler) -> PoissonSampler:
   """
   if mesh is None:
     return sampler
-  return dataclasses.replace(sampler, row_multiple=mesh.size)
+  return dataclasses.replace(sampler, row_multiple=mesh.shape[AXIS])
 
 
-def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
+def split_sums(mesh: Mesh | None, bounder: GradientBounder,
+               placed: Placement | None = None) -> GradientBounder:
   """Returns a bounder whose `sums` are computed by all devices together.
 
   Args:
     mesh: None returns the bounder as it is.
     bounder: its sums must add one contribution per record, each from that
       record only (which is false of `lip_printed`). The number of rows must be
-      a multiple of the number of devices.
+      a multiple of the number of devices. It reads and returns the parts of
+      parameters that are divided over the axis 'data', see
+      `weighted.of_record_loss`.
+    placed: where the parameters are; None if every device has all of them.
   """
   if mesh is None:
     return bounder
+  whole, rows = PartitionSpec(), PartitionSpec(AXIS)
+  params_specs = whole if placed is None else placed.rows_only
+  shards = shards_lib.WHOLE if placed is None else placed.shards
+
+  def summed(*local: PyTree) -> BoundedSums:
+    sums = bounder.sums(*local)
+    leaves, structure = jax.tree.flatten(sums.total)
+    copied = [leaf for i, leaf in enumerate(leaves) if i not in shards.dims]
+    copied, rest = jax.lax.psum((copied, sums._replace(total=())), AXIS)
+    added = iter(copied)
+    return rest._replace(total=jax.tree.unflatten(structure, [
+        leaf if i in shards.dims else next(added)
+        for i, leaf in enumerate(leaves)]))
 
   def sums(params: Params, batch: Batch, mask: Array,
            *radii: PyTree) -> BoundedSums:
-    whole, rows = PartitionSpec(), PartitionSpec(AXIS)
     # check_vma=True would all-reduce the gradients by the replicated
     # parameters inside `bounder.sums`, that is before records are bounded.
-    return jax.shard_map(
-        lambda *local: jax.lax.psum(bounder.sums(*local), AXIS), mesh=mesh,
-        in_specs=(whole, rows, rows, *[whole] * len(radii)), out_specs=whole,
+    result = jax.shard_map(
+        summed, mesh=mesh, axis_names={AXIS},
+        in_specs=(params_specs, rows, rows, *[whole] * len(radii)),
+        out_specs=BoundedSums(params_specs, whole, whole, whole),
         check_vma=False)(params, batch, mask, *radii)
+    if placed is None:
+      return result
+    return result._replace(total=jax.lax.with_sharding_constraint(
+        result.total, placed.params))
 
   return bounder._replace(sums=sums)
 
 
 def jit(mesh: Mesh | None, function: Callable[..., PyTree], *,
-        num_arguments: int = 0, split_arguments: Sequence[int] = (),
+        arguments: PyTree = PartitionSpec(), results: PyTree = PartitionSpec(),
         **options: Any) -> jax.stages.Wrapped:
-  """Returns `jax.jit` of a function of replicated arguments and results.
+  """Returns `jax.jit` of a function, with where its arrays are.
 
   Args:
     mesh: None for one device.
     function: the function.
-    num_arguments: number of its arguments; needed if some are split.
-    split_arguments: places of the arguments whose rows the devices share.
+    arguments: tree prefix of the tuple of its arguments, of specifications or
+      shardings. By default every device has all of them.
+    results: likewise, of its result.
     **options: of `jax.jit`.
   """
   if mesh is not None:
-    whole, rows = (NamedSharding(mesh, PartitionSpec(*axes))
-                   for axes in ((), (AXIS,)))
-    options |= dict(out_shardings=whole, in_shardings=tuple(
-        rows if place in split_arguments else whole
-        for place in range(num_arguments)) or whole)
+    placed = functools.partial(jax.tree.map, lambda each: NamedSharding(
+        mesh, each) if isinstance(each, PartitionSpec) else each,
+                               is_leaf=lambda each: isinstance(
+                                   each, PartitionSpec))
+    options |= dict(in_shardings=placed(arguments),
+                    out_shardings=placed(results))
   return jax.jit(function, **options)
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 import numpy as np
 
 from dpjax import errors
@@ -141,7 +142,7 @@ class Private:
     """
     parts = modules.split(model, self._trainable)
     params = inputs.as_parameters(parts.params)
-    program = self._build(parts)
+    program = self._build(parts, params)
     traced = _is_traced(jnp.zeros([]))
     if traced and key is None:
       raise ValueError('init in a function that JAX compiles needs a key: a '
@@ -152,34 +153,42 @@ class Private:
       key = _fresh(key)
     return self._functions()[1].init(params, parts.frozen, key)
 
-  def _build(self, parts: modules.Split) -> Program:
+  def _build(self, parts: modules.Split, params: Params) -> Program:
     """Returns the program for a model, compiled anew only if it differs."""
-    if self._built is None or self._built[0].parts.static != parts.static:
+    placed = sharding.placement(self._mesh, params, parts.frozen)
+    if self._built is None or (self._built[0].parts.static, self._built[
+        0].placed) != (parts.static, placed):
       clip_norm = self.clip_norm
       if isinstance(clip_norm, LayerNorms):
         clip_norm = clip_norm.of(parts.params)
       program = Program(
-          parts=parts, sampler=self.sampler, mesh=self._mesh,
+          parts=parts, sampler=self.sampler, mesh=self._mesh, placed=placed,
           noise_multiplier=self.noise_multiplier,
           **self._fields | {'clip_norm': clip_norm})
-      self._built = program, self._compiled(program)
+      self._built = program, self._compiled(
+          program, program.layout(params, parts.frozen))
     return self._built[0]
 
-  def _compiled(self, program: Program) -> _Compiled:
+  def _compiled(self, program: Program,
+                layout: tuple[Any, Any]) -> _Compiled:
     """Returns the functions of a program, to be compiled when called."""
-    compiled = functools.partial(sharding.jit, self._mesh)
-    donated = (0,) if self._donate else ()
+    (state, sums), whole = layout, PartitionSpec()
+    model = (whole, whole) if program.placed is None else program.placed
     # Each device gets its rows of a part that is loaded.
-    rows = functools.partial(compiled, split_arguments=(2, 3, 4),
-                             num_arguments=5)
+    rows = (PartitionSpec(sharding.AXIS),) * 3
+    compiled = functools.partial(sharding.jit, self._mesh)
+    stepping = functools.partial(compiled, results=(state, whole),
+                                 donate_argnums=(0,) if self._donate else ())
     return _Compiled(
-        compiled(program.init),
-        compiled(program.whole_step, donate_argnums=donated),
-        compiled(program.loaded_step, donate_argnums=donated),
-        compiled(program.finished, donate_argnums=donated),
-        compiled(program.no_sums),
+        compiled(program.init, arguments=(*model, whole), results=state),
+        stepping(program.whole_step, arguments=(state, whole)),
+        stepping(program.loaded_step, arguments=(state, whole)),
+        stepping(program.finished, arguments=(state, sums, whole)),
+        compiled(program.no_sums, arguments=(state,), results=sums),
         # The sums of all parts are in one memory, which each call reuses.
-        rows(program.added, donate_argnums=1), compiled(program.draw))
+        compiled(program.added, arguments=(state, sums, *rows),
+                 results=(sums, whole), donate_argnums=1),
+        compiled(program.draw, arguments=(state,)))
 
   def _functions(self) -> tuple[Program, _Compiled]:
     if self._built is None:
