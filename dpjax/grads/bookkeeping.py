@@ -230,9 +230,10 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
     numbers = [number for number in site.leaves if number in unknown]
     if not numbers:
       continue
-    pull_back = functools.partial(passes_lib.pull_back, program, site, numbers, [
-        shards_lib.whole(leaf) if i in site.leaves else leaf
-        for i, leaf in enumerate(leaves)])
+    own = [shards_lib.whole(leaf) if i in site.leaves else leaf
+           for i, leaf in enumerate(leaves)]
+    pull_back = functools.partial(passes_lib.pull_back, program, site, numbers,
+                                  own)
     gradients = jax.vmap(pull_back, len(site.lengths))(each.inputs,
                                                        each.cotangents)
     for number, gradient in zip(numbers, gradients, strict=True):

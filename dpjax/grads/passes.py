@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 
 from dpjax.grads import precision
-from dpjax.grads import shards
 from dpjax.grads.contractions import Layer
 from dpjax.grads.lookups import Table
 from dpjax.grads.sites import Site
@@ -37,21 +36,21 @@ def backward(program: Program, leaves: Sequence[Array], records: PyTree,
   Gradients by parameters are not requested, so they are not computed. Leaves
   may be parts of parameters, see `shards`.
   """
+  at_sites = program.at_sites(leaves)
   record = jax.tree.leaves(records)
   # The axis of records comes after those of loops, as loops make it.
   axes = [len(site.lengths) for site in program.sites]
   run = jax.vmap(program.run, (None, 0, axes), (0, axes))
 
   def total_loss(taps: PyTree) -> tuple[Array, PyTree]:
-    losses, inputs = run(program.at_sites(leaves), record, taps)
+    losses, inputs = run(at_sites, record, taps)
     # A record that does not count may be NaN, and 0 NaN is NaN.
     return jnp.sum(jnp.where(kept, losses, 0.0)), (losses, inputs)
 
   zeros = [[None if tap is None or site.same else jnp.zeros(
       (*site.lengths, *kept.shape, *tap.shape), tap.dtype)
             for tap in site.taps()] for site in program.sites]
-  cotangents, (losses, inputs) = jax.grad(shards.collected_again(
-      total_loss, leaves), has_aux=True)(zeros)
+  cotangents, (losses, inputs) = jax.grad(total_loss, has_aux=True)(zeros)
   settled = precision.settled([[value for value in values if value is not None]
                                for values in cotangents])
   for i, site in reversed(list(enumerate(program.sites))):

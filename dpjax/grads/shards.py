@@ -26,13 +26,9 @@ from dpjax.typing import Array, Params, PyTree
 CASTS = ('convert_element_type', 'copy', 'copy_p', 'optimization_barrier')
 """Operations that can be applied to the part of a parameter."""
 
-# Collected parameters, also rearranged, are not kept for the backward pass.
-_NOT_KEPT = ('all_gather', 'broadcast_in_dim', 'reshape', 'squeeze',
-             'transpose', *CASTS)
-
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=['value'],
-                   meta_fields=['axis', 'dim'])
+                   meta_fields=['axis', 'dim', 'others', 'chain'])
 @dataclasses.dataclass(frozen=True)
 class Part:
   """The part of a parameter that this device has.
@@ -42,18 +38,47 @@ class Part:
     axis: name of the mesh axis over which the parameter is divided.
     dim: the dimension that is divided, counted from the last one, -1. So a
       slice along the first dimension has the same.
+    others: for each dimension the other axes over which JAX divides it.
+    chain: equations of one input each, applied in order to what is collected.
   """
   value: Array
   axis: str
   dim: int
+  others: tuple[Any, ...]
+  chain: tuple[core.JaxprEqn, ...] = ()
 
   def whole(self) -> Array:
     """Returns the parameter, collected from all devices."""
-    return _collected(self.value, self.axis, self.dim)
+    value = _collected(self.value, self.axis, self.dim, self.others)
+    for equation in self.chain:
+      value, = jaxprs.bind(equation, [value])
+    return value
+
+  def after(self, equation: core.JaxprEqn) -> 'Part':
+    """Returns the result of an equation whose one input is this part."""
+    if equation.primitive.name in CASTS and not self.chain:
+      value, = jaxprs.bind(equation, [self.value])
+      return dataclasses.replace(self, value=value)
+    return dataclasses.replace(self, chain=(*self.chain, equation))
 
 
-def _collected(value: Array, axis: str, dim: int) -> Array:
-  return jax.lax.all_gather(value, axis, axis=value.ndim + dim, tiled=True)
+def _collected(value: Array, axis: str, dim: int,
+               others: Sequence[Any]) -> Array:
+  """Returns the value of `Part.whole` before its chain."""
+  return _divided(jax.lax.all_gather(
+      _divided(value, others), axis, axis=value.ndim + dim, tiled=True), others)
+
+
+def _divided(value: Array, others: Sequence[Any]) -> Array:
+  """Returns a parameter, or a slice of it, that JAX divides over other axes.
+
+  Without being told, it may copy the values to all devices of these axes.
+  """
+  own = tuple(others)[len(others) - value.ndim:]
+  if not any(own):
+    return value
+  return jax.lax.with_sharding_constraint(value,
+                                          jax.sharding.PartitionSpec(*own))
 
 
 class Shards(NamedTuple):
@@ -64,25 +89,26 @@ class Shards(NamedTuple):
       parameter is divided over it.
     dims: for the number of each leaf that is, the divided dimension, counted
       from the last one, -1.
+    others: for the number of each of them, for each dimension the other axes
+      over which JAX divides it; None for none.
     is_tensor: whether JAX divides operations over other axes of the mesh. Then
       gradients of small parameters must not be joined in one array: this would
       send them between devices.
   """
   axis: str
   dims: Mapping[int, int]
+  others: Mapping[int, tuple[Any, ...]]
   is_tensor: bool = False
 
   def parts(self, leaves: Sequence[Array]) -> list[Any]:
     """Returns the leaves, a `Part` for each one that is divided."""
-    return [Part(leaf, self.axis, self.dims[i]) if i in self.dims else leaf
-            for i, leaf in enumerate(leaves)]
+    return [Part(leaf, self.axis, self.dims[i], self.others[i])
+            if i in self.dims else leaf for i, leaf in enumerate(leaves)]
 
   def wholes(self, params: Params) -> Params:
     """Returns the parameters, collected from all devices."""
     leaves, structure = jax.tree.flatten(params)
-    return jax.tree.unflatten(structure, [
-        _collected(leaf, self.axis, self.dims[i]) if i in self.dims else leaf
-        for i, leaf in enumerate(leaves)])
+    return jax.tree.unflatten(structure, map(whole, self.parts(leaves)))
 
   def own(self, number: int, total: Array) -> Array:
     """Adds the totals of all devices; returns the own part of their sum.
@@ -94,9 +120,10 @@ class Shards(NamedTuple):
     """
     if number not in self.dims:
       return total
-    return jax.lax.psum_scatter(
-        total, self.axis, scatter_dimension=total.ndim + self.dims[number],
-        tiled=True)
+    others = self.others[number]
+    return _divided(jax.lax.psum_scatter(
+        _divided(total, others), self.axis, tiled=True,
+        scatter_dimension=total.ndim + self.dims[number]), others)
 
   def owns(self, totals: Params) -> Params:
     """Returns `own` of each leaf."""
@@ -105,7 +132,7 @@ class Shards(NamedTuple):
         self.own(i, leaf) for i, leaf in enumerate(leaves)])
 
 
-WHOLE = Shards('', {})
+WHOLE = Shards('', {}, {})
 """Every device has all parameters."""
 
 
@@ -119,51 +146,27 @@ def shape_of(value: Any) -> Any:
   return jax.eval_shape(whole, value) if isinstance(value, Part) else value
 
 
-def inputs_of(equation: core.JaxprEqn, values: Values,
-              kept: Sequence[bool] = ()) -> list[Any]:
-  """Returns the inputs of an equation; parts are collected.
+def bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
+  """Evaluates an equation, of which inputs may be parts.
 
-  Args:
-    equation: reads `values`.
-    values: by variable; what is collected replaces the part in it.
-    kept: for each input whether a part stays one; () for none.
+  They are collected for it alone, and collected again in the backward pass.
   """
-  inputs = []
-  for i, var in enumerate(equation.invars):
-    value = jaxprs.value_of(values, var)
-    if isinstance(value, Part) and not (kept and kept[i]):
-      value = values[var] = value.whole()
-    inputs.append(value)
-  return inputs
+  if not any(isinstance(value, Part) for value in inputs):
+    return jaxprs.bind(equation, inputs)
+  return jax.checkpoint(lambda given: jaxprs.bind(equation, [
+      whole(value) for value in given]))(list(inputs))
 
 
 def evaluate(equations: Sequence[core.JaxprEqn], values: Values) -> None:
   """Evaluates equations of parameters and adds their outputs to `values`.
 
-  The cast of a part is a part. Parts that others read are collected.
+  What is computed from a single part remains one.
   """
   for equation in equations:
-    variables = [var for var in equation.invars
-                 if not isinstance(var, core.Literal)]
-    first = values[variables[0]] if variables else None
-    if isinstance(first, Part) and len(equation.invars) == 1 and (
-        equation.primitive.name in CASTS):
-      outs = [dataclasses.replace(first, value=out)
-              for out in jaxprs.bind(equation, [first.value])]
+    inputs = [jaxprs.value_of(values, var) for var in equation.invars]
+    if len(inputs) == len(equation.outvars) == 1 and isinstance(
+        inputs[0], Part):
+      outs = [inputs[0].after(equation)]
     else:
-      outs = jaxprs.bind(equation, inputs_of(equation, values))
+      outs = jaxprs.bind(equation, [whole(value) for value in inputs])
     values.update(zip(equation.outvars, outs, strict=True))
-
-
-def collected_again(function: Any, leaves: Sequence[Any]) -> Any:
-  """Returns a function whose backward pass collects parts once more.
-
-  Args:
-    function: reads `leaves`.
-    leaves: parameters; if there is no `Part`, the function is returned as it
-      is.
-  """
-  if not any(isinstance(leaf, Part) for leaf in leaves):
-    return function
-  return jax.checkpoint(function, policy=lambda primitive, *_, **__:
-                        primitive.name not in _NOT_KEPT)

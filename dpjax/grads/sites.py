@@ -112,7 +112,7 @@ class Block(NamedTuple):
           policy=params['policy'])(inputs, taps)
     first = params['num_consts']
     count = params['num_carry']
-
+    inputs = self._collected(inputs)
     orders: list[list[list[int]]] = []
 
     def step(carry: Sequence[Any], xs: tuple[Sequence[Any], Any]
@@ -142,19 +142,17 @@ class Block(NamedTuple):
     return [shards.whole(jaxprs.value_of(values, var))
             for var in jaxpr.outvars], seen
 
-  def keeps_parts(self, inputs: Sequence[Any]) -> list[bool]:
-    """Returns which inputs may stay parts of parameters, see `shards`.
+  def _collected(self, inputs: Sequence[Any]) -> list[Any]:
+    """Returns inputs of a loop with parts of parameters collected.
 
-    A loop collects slices step by step, unless the first dimension is divided.
-    What all steps read is collected once.
+    But slices of a part are collected step by step, unless the dimension of the
+    steps is divided.
     """
-    if self.equation.primitive is p.remat_p:
-      return [True] * len(inputs)
     params = self.equation.params
     first = params['num_consts'] + params['num_carry']
-    return [i >= first and isinstance(value, shards.Part)
-            and value.dim > -value.value.ndim
-            for i, value in enumerate(inputs)]
+    return [value if i >= first and isinstance(value, shards.Part)
+            and not value.chain and value.dim > -value.value.ndim
+            else shards.whole(value) for i, value in enumerate(inputs)]
 
 
 @jax.custom_jvp
@@ -178,15 +176,12 @@ def run(equations: Sequence[core.JaxprEqn],
   seen = []
   for number, equation in enumerate(equations):
     node = nodes.get(number)
-    kept = node.keeps_parts([
-        jaxprs.value_of(values, var) for var in equation.invars]) if isinstance(
-            node, Block) else ()
-    inputs = shards.inputs_of(equation, values, kept)
+    inputs = [jaxprs.value_of(values, var) for var in equation.invars]
     if isinstance(node, Block):
       outs, inner = node.run(inputs, [next(taps) for _ in node.sites])
       seen += inner
     else:
-      outs = jaxprs.bind(equation, inputs)
+      outs = shards.bind(equation, inputs)
     if isinstance(node, Site):
       seen.append([inputs[i] for i in node.inputs])
       outs = [out if tap is None else _tapped(out, tap)

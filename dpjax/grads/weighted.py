@@ -151,7 +151,8 @@ def sums(
 
 def preparation(kernel: str, record_loss: RecordLoss,
                 records_of: Callable[[Batch], PyTree],
-                shards: Shards = shards_lib.WHOLE) -> Callable[[Params, Batch], tuple[Plan | None, int]]:
+                shards: Shards = shards_lib.WHOLE
+                ) -> Callable[[Params, Batch], tuple[Plan | None, int]]:
   """Returns (params, batch) -> (plan of book-keeping, records at a time).
 
   Args:

@@ -2,8 +2,8 @@
 
 Modules, in import order: notions, adjacency, neighbours, divergences, tradeoff,
 renyi, restating, accounting, optimistic, blocks, mechanism, threefry, chacha,
-keys, additive, sharded, draws, exact, laplace, selection, ordering, inverse, smooth,
-k_norm, local, integers, discrete, lattice, langevin.
+keys, additive, sharded, draws, exact, laplace, selection, ordering, inverse,
+smooth, k_norm, local, integers, discrete, lattice, langevin.
 """
 
 from typing import TYPE_CHECKING

@@ -28,10 +28,12 @@ if TYPE_CHECKING:
   from dpjax.train.plan import private_plan as private_plan
   from dpjax.train.plan import TrainingPlan as TrainingPlan
   from dpjax.train.sharding import data_mesh as data_mesh
+  from dpjax.train.sharding import fully_sharded as fully_sharded
 
 __all__ = [
     'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
-    'adam', 'data_mesh', 'fit', 'methods', 'non_private_plan', 'private_plan'
+    'adam', 'data_mesh', 'fit', 'fully_sharded', 'methods', 'non_private_plan',
+    'private_plan'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
@@ -39,4 +41,5 @@ if not TYPE_CHECKING:  # A checker would take every name for Any.
       'Checkpoints': 'checkpoint', 'accuracies': 'evaluate',
       'accuracy': 'evaluate', 'FitResult': 'loop', 'fit': 'loop',
       'TrainingPlan': 'plan', 'non_private_plan': 'plan',
-      'private_plan': 'plan', 'data_mesh': 'sharding'})
+      'private_plan': 'plan', 'data_mesh': 'sharding',
+      'fully_sharded': 'sharding'})

@@ -6,8 +6,8 @@ sharded data parallelism), over other axes (tensor parallelism), or both.
 Whatever has the shape of a parameter is divided like it: its sum of clipped
 gradients, its noise, its average, and the state of the optimiser.
 
-`GradientBounder.sums` runs under `jax.shard_map` over 'data': each device bounds
-the records of its rows, and one all-reduce, or for divided parameters a
+`GradientBounder.sums` runs under `jax.shard_map` over 'data': each device
+bounds the records of its rows, and one all-reduce, or for divided parameters a
 reduce-scatter, adds the sums. JAX divides the operations over other axes. All
 else is one program over whole arrays, of which JAX keeps the parts.
 
@@ -94,8 +94,8 @@ def check(mesh: Mesh | None, max_batch_size: int | None, *,
   if data_only and mesh.axis_names != (AXIS,):
     raise ValueError(f'the mesh must have one axis, {AXIS!r}, got {names}')
   if AXIS not in mesh.axis_names:
-    raise ValueError(f'the mesh must have an axis {AXIS!r}, over which the rows '
-                     f'of a batch are divided, got {names}')
+    raise ValueError(f'the mesh must have an axis {AXIS!r}, over which the '
+                     f'rows of a batch are divided, got {names}')
   count = mesh.shape[AXIS]
   if max_batch_size is not None and (rest := -max_batch_size % count):
     raise ValueError(f'max_batch_size must be a multiple of the {count} '
@@ -128,11 +128,16 @@ class Placement(NamedTuple):
   @property
   def shards(self) -> Shards:
     """How the parameters are divided, as the kernel of gradients needs it."""
-    dims = {i: dims.index(True) - len(dims) for i, dims in enumerate(
-        _over_data(each) for each in jax.tree.leaves(self.params)) if any(dims)}
-    others = any(name != AXIS for each in jax.tree.leaves(self.params)
-                 for entry in each.spec for name in _names(entry))
-    return Shards(AXIS if dims else '', dims, is_tensor=others)
+    dims, others, is_tensor = {}, {}, False
+    for i, each in enumerate(jax.tree.leaves(self.params)):
+      axes = [_names(entry) for entry in each.spec]
+      rest = [tuple(name for name in names if name != AXIS) for names in axes]
+      is_tensor = is_tensor or any(rest)
+      for dim, names in enumerate(axes):
+        if AXIS in names:
+          dims[i] = dim - len(axes)
+          others[i] = tuple(names or None for names in rest)
+    return Shards(AXIS if dims else '', dims, others, is_tensor)
 
   @property
   def rows_only(self) -> PyTree:

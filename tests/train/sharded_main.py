@@ -39,10 +39,10 @@ def _mlp(params, record):
   return jnp.square(jnp.vdot(hidden, params['last']) - record['y'])
 
 
-def _mlp_params(scale=1):
+def _mlp_params(scale=1, depth=DEPTH):
   width = WIDTH * scale
   return {'hidden': [{'w': _normal(i, WIDTH if i == 0 else width, width),
-                      'b': np.zeros(width, np.float32)} for i in range(DEPTH)],
+                      'b': np.zeros(width, np.float32)} for i in range(depth)],
           'last': _normal(9, width)}
 
 
@@ -81,19 +81,19 @@ _SIZES = {'q': (1, 1), 'k': (1, 1), 'v': (1, 1), 'o': (1, 1), 'up': (1, 4),
           'down': (4, 1)}
 
 
-def _transformer_params(scale=1):
+def _transformer_params(scale=1, depth=DEPTH):
   width = WIDTH * scale
   return {'embedding': _normal(1, 32, width), 'head': _normal(2, width, 32),
           'scale': np.ones([width], np.float32),
-          'layers': {name: _normal(3 + i, DEPTH, a * width, b * width)
+          'layers': {name: _normal(3 + i, depth, a * width, b * width)
                      for i, (name, (a, b)) in enumerate(_SIZES.items())}}
 
 
-def _plain_params(scale=1):
-  params = _transformer_params(scale)
+def _plain_params(scale=1, depth=DEPTH):
+  params = _transformer_params(scale, depth)
   stacked = params['layers']
   return params | {'layers': [{name: leaf[i] for name, leaf in stacked.items()}
-                              for i in range(DEPTH)]}
+                              for i in range(depth)]}
 
 
 def _convolved(params, record):
@@ -105,10 +105,10 @@ def _convolved(params, record):
                     - record['y'])
 
 
-def _convolved_params(scale=1):
+def _convolved_params(scale=1, depth=DEPTH):
   width = 16 * scale
   return {'kernels': [_normal(i, 3, 3, 8 if i == 0 else width, width) / 3
-                      for i in range(3)], 'last': _normal(8, width)}
+                      for i in range(depth)], 'last': _normal(8, width)}
 
 
 def _records():
@@ -173,9 +173,9 @@ def private(case, mesh, **changed):
       max_batch_size=ROWS, per='record', mesh=mesh, donate=True) | changed)
 
 
-def trained(case, layout, scale=1, **changed):
+def trained(case, layout, scale=1, depth=DEPTH, **changed):
   """Returns (parameters after a few steps, the compiled step)."""
-  mesh, params = placed(layout, CASES[case][1](scale))
+  mesh, params = placed(layout, CASES[case][1](scale, depth))
   own = private(case, mesh, **changed)
   # Reproducible: for research, not for a release.
   state = own.init(params, key=jax.random.key(4))
@@ -189,9 +189,9 @@ def trained(case, layout, scale=1, **changed):
   return state
 
 
-def compiled(case, layout, scale=1, **changed):
+def compiled(case, layout, scale=1, depth=DEPTH, **changed):
   """Returns the compiled step of a model, from shapes alone."""
-  mesh, params = placed(layout, CASES[case][1](scale))
+  mesh, params = placed(layout, CASES[case][1](scale, depth))
   own = private(case, mesh, **changed)
   state = own.init(params, key=jax.random.key(4))
   records = {name: _records()[name] for name in CASES[case][2]}
@@ -205,3 +205,38 @@ def memory(step):
   return (stats.argument_size_in_bytes + stats.output_size_in_bytes
           + stats.temp_size_in_bytes - stats.alias_size_in_bytes,
           stats.argument_size_in_bytes)
+
+
+def _needs(step):
+  """Returns memory and collectives of a compiled step."""
+  text = step.as_text()
+  return {'memory': memory(step), 'totals': collectives.totals(text),
+          'largest': collectives.largest(text)}
+
+
+PLAIN = dict(epsilon=float('inf'), noise_multiplier=None,
+             clip_norm=float('inf'))
+
+
+def main(path, *names):
+  """Runs cases, each named {case}/{layout}, and writes what they give.
+
+  '{case}/{layout}/memory' compiles a large model and trains nothing.
+  """
+  arrays, needs = {}, {}
+  for name in names:
+    case, layout, *rest = name.split('/')
+    if rest:
+      needs[name] = _needs(compiled(case, layout, 4, 16))
+      continue
+    arrays[name] = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(
+        trained(case, layout).params)])
+    if layout != 'one':
+      needs[name] = _needs(compiled(case, layout))
+      needs[f'{name}/plain'] = _needs(compiled(case, layout, **PLAIN))
+  np.savez(path, **arrays)
+  print(json.dumps(needs))
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])
