@@ -139,7 +139,7 @@ _SPECS = dict(layers=P(None, None, 'data'), last=P('data'))
 
 
 def _private(mesh, **changed):
-  return make_private(_loss, changed.pop('optimizer', optax.adam(0.01)), **dict(
+  return make_private(_loss, optax.sgd(0.5, momentum=0.9), **dict(
       num_examples=40, batch_size=15, noise_multiplier=0.8, max_batch_size=6,
       mesh=mesh, per='record') | changed)
 
@@ -167,11 +167,11 @@ def test_two_devices_train_what_one_trains(changed, on_device):
   one, _ = _trained(False, records, **changed)
   two, private = _trained(True, records, **changed)
   for name in one.params:
-    np.testing.assert_allclose(two.params[name], one.params[name], 1e-3, 2e-4)
+    np.testing.assert_allclose(two.params[name], one.params[name], 1e-3, 5e-4)
   mesh = sharding.data_mesh(2)
   same = lambda leaf, name: leaf.sharding.is_equivalent_to(NamedSharding(
       mesh, _SPECS.get(name, P())), leaf.ndim)
-  trees = [two.params, two.optimizer[1][0].mu, two.optimizer[1][0].nu]
+  trees = [two.params, two.optimizer[1][0].trace]
   if 'average' in changed:
     trees.append(two.average.mean)
   for each in trees:
