@@ -10,7 +10,7 @@ A record's gradient is on one device, for all parameters. So its norm needs no
 communication, and clipping is that of one device.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -65,20 +65,30 @@ class Part:
 def _collected(value: Array, axis: str, dim: int,
                others: Sequence[Any]) -> Array:
   """Returns the value of `Part.whole` before its chain."""
-  return _divided(jax.lax.all_gather(
-      _divided(value, others), axis, axis=value.ndim + dim, tiled=True), others)
+  return _on_each_part(functools.partial(
+      jax.lax.all_gather, axis_name=axis, axis=value.ndim + dim, tiled=True),
+                       value, others)
 
 
-def _divided(value: Array, others: Sequence[Any]) -> Array:
-  """Returns a parameter, or a slice of it, that JAX divides over other axes.
+def _on_each_part(function: Callable[[Array], Array], value: Array,
+                  others: Sequence[Any]) -> Array:
+  """Returns a collective operation of a value that JAX divides over other axes.
 
-  Without being told, it may copy the values to all devices of these axes.
+  Each part along these axes is exchanged by itself. If JAX divided the
+  operation, it would first copy the value to all devices of these axes.
+
+  Args:
+    function: the operation.
+    value: a parameter, or a slice of it along the first dimension.
+    others: see `Part`.
   """
   own = tuple(others)[len(others) - value.ndim:]
-  if not any(own):
-    return value
-  return jax.lax.with_sharding_constraint(value,
-                                          jax.sharding.PartitionSpec(*own))
+  names = {name for entry in own for name in entry or ()}
+  if not names:
+    return function(value)
+  spec = jax.sharding.PartitionSpec(*own)
+  return jax.shard_map(function, in_specs=spec, out_specs=spec,
+                       axis_names=names, check_vma=False)(value)
 
 
 class Shards(NamedTuple):
@@ -120,10 +130,10 @@ class Shards(NamedTuple):
     """
     if number not in self.dims:
       return total
-    others = self.others[number]
-    return _divided(jax.lax.psum_scatter(
-        _divided(total, others), self.axis, tiled=True,
-        scatter_dimension=total.ndim + self.dims[number]), others)
+    return _on_each_part(functools.partial(
+        jax.lax.psum_scatter, axis_name=self.axis, tiled=True,
+        scatter_dimension=total.ndim + self.dims[number]), total,
+                         self.others[number])
 
   def owns(self, totals: Params) -> Params:
     """Returns `own` of each leaf."""
