@@ -109,6 +109,8 @@ def automatic(mesh: Mesh | None) -> Mesh | None:
     return None
   return Mesh(mesh.devices, mesh.axis_names)
 
+
+
 class Placement(NamedTuple):
   """Where the arrays of a model are: trees of a `NamedSharding` for each array.
 
@@ -134,7 +136,7 @@ class Placement(NamedTuple):
       rest = [tuple(name for name in names if name != AXIS) for names in axes]
       is_tensor = is_tensor or any(rest)
       for dim, names in enumerate(axes):
-        if AXIS in names:
+        if AXIS in names and each.mesh.shape[AXIS] > 1:
           dims[i] = dim - len(axes)
           others[i] = tuple(names or None for names in rest)
     return Shards(AXIS if dims else '', dims, others, is_tensor)
@@ -250,7 +252,7 @@ def fully_sharded(mesh: Mesh, params: Params, *,
     >>> mesh = sharding.data_mesh(1)
     >>> placed = sharding.fully_sharded(mesh, {'w': jnp.ones([300, 200])})
     >>> placed['w'].sharding.spec
-    PartitionSpec('data', None)
+    P('data', None)
   """
 
   def leaf(value: Any) -> Any:
@@ -312,11 +314,13 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder,
            *radii: PyTree) -> BoundedSums:
     # check_vma=True would all-reduce the gradients by the replicated
     # parameters inside `bounder.sums`, that is before records are bounded.
-    result = jax.shard_map(
+    # XLA cannot compile collectives over an axis of one device.
+    added = bounder.sums if mesh.shape[AXIS] == 1 else jax.shard_map(
         summed, mesh=mesh, axis_names={AXIS},
         in_specs=(params_specs, rows, rows, *[whole] * len(radii)),
         out_specs=BoundedSums(params_specs, whole, whole, whole),
-        check_vma=False)(params, batch, mask, *radii)
+        check_vma=False)
+    result = added(params, batch, mask, *radii)
     if placed is None:
       return result
     return result._replace(total=jax.lax.with_sharding_constraint(
