@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 
 import jax
 from jax.extend import core
-import jax.numpy as jnp
 
 from dpjax.grads import jaxprs
 from dpjax.grads.jaxprs import Values
-from dpjax.typing import Array, Params, PyTree
+from dpjax.typing import Array, Params
 
 CASTS = ('convert_element_type', 'copy', 'copy_p', 'optimization_barrier')
 """Operations that can be applied to the part of a parameter."""

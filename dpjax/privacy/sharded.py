@@ -21,8 +21,11 @@ import functools
 import math
 
 import jax
-from jax.sharding import NamedSharding
 import jax.numpy as jnp
+from jax.sharding import AbstractMesh
+from jax.sharding import Mesh
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
 
 from dpjax.privacy import additive
 from dpjax.privacy import chacha
@@ -55,8 +58,7 @@ def unit_noise(key: PRNGKey, values: PyTree, shardings: PyTree) -> PyTree:
   draws: list[Array] = []
   run: list[Array] = []  # Leaves that every device has, one after another.
   start = 0
-  for leaf, sharding in zip(leaves, structure.flatten_up_to(shardings),
-                            strict=True):
+  for leaf, sharding in zip(leaves, jax.tree.leaves(shardings), strict=True):
     if sharding.is_fully_replicated:
       run.append(leaf)
       continue
@@ -89,7 +91,7 @@ def _divided(key: PRNGKey, shape: tuple[int, ...], start: int,
               for axes, size in zip(names, own, strict=True)]
     return _part(functools.partial(words_at, words), firsts, own, shape)
 
-  return jax.shard_map(draw, mesh=mesh, in_specs=jax.sharding.PartitionSpec(),
+  return jax.shard_map(draw, mesh=mesh, in_specs=PartitionSpec(),
                        out_specs=spec, check_vma=False)(
                            jax.random.key_data(key))
 
@@ -101,7 +103,7 @@ def _names(entry: None | str | Sequence[str]) -> tuple[str, ...]:
   return (entry,) if isinstance(entry, str) else tuple(entry)
 
 
-def _position(mesh: jax.sharding.Mesh, axes: Sequence[str]) -> Array:
+def _position(mesh: Mesh | AbstractMesh, axes: Sequence[str]) -> Array:
   """Returns the number of this device along axes, the first one outermost."""
   position = jnp.uint32(0)
   for axis in axes:

@@ -91,7 +91,8 @@ def words_at(key: tuple[Array, Array], places: Array, start: int,
   second = first + half
   if size % 2:
     second = jnp.where(column == half - 1, jnp.uint32(0), second)
-  return jnp.where(is_second, *reversed(threefry_2x32(key, (first, second))))
+  left, right = threefry_2x32(key, (first, second))
+  return jnp.where(is_second, right, left)
 
 
 def words_of_several(key: tuple[Array, Array], start: int,

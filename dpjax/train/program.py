@@ -145,7 +145,7 @@ class Program:
       return None
     released, shardings = state.params, self.placed.params
     if isinstance(self.clip_norm, Adaptive):
-      whole = jax.sharding.NamedSharding(self.mesh, PartitionSpec())
+      whole = self.placed.everywhere
       released, shardings = (released, state.radii), (
           shardings, jax.tree.map(lambda _: whole, state.radii))
     return sharded.unit_noise(
@@ -158,10 +158,10 @@ class Program:
       params: see `init`.
       frozen: see `init`.
     """
-    whole = PartitionSpec()
+    whole: Any = PartitionSpec()
     if self.placed is None:
       return whole, whole
-    divided = functools.partial(sharding.like_params, self.mesh, params,
+    divided = functools.partial(sharding.like_params, params,
                                 self.placed.params)
     state = jax.eval_shape(self.init, params, frozen, jax.random.key(0))
     return PrivateState(

@@ -128,6 +128,11 @@ class Placement(NamedTuple):
                    for each in jax.tree.leaves(self.params))
 
   @property
+  def everywhere(self) -> NamedSharding:
+    """The sharding of values that all devices have."""
+    return NamedSharding(jax.tree.leaves(self.params)[0].mesh, PartitionSpec())
+
+  @property
   def shards(self) -> Shards:
     """How the parameters are divided, as the kernel of gradients needs it."""
     dims, others, is_tensor = {}, {}, False
@@ -200,8 +205,7 @@ def placement(mesh: Mesh | None, params: Params,
                    jax.tree_util.tree_map_with_path(leaf, frozen))
 
 
-def like_params(mesh: Mesh, params: Params, shardings: PyTree,
-                values: PyTree) -> PyTree:
+def like_params(params: Params, shardings: PyTree, values: PyTree) -> PyTree:
   """Returns shardings of values, those of parameters where values match them.
 
   A value matches a parameter if it has its shape, and if its path in the tree
@@ -209,7 +213,6 @@ def like_params(mesh: Mesh, params: Params, shardings: PyTree,
   values are copied to every device.
 
   Args:
-    mesh: of the result.
     params: parameters or their shapes.
     shardings: a sharding for each parameter.
     values: a tree of arrays or shapes.
@@ -217,7 +220,7 @@ def like_params(mesh: Mesh, params: Params, shardings: PyTree,
   known = {path: (leaf.shape, own) for (path, leaf), own in zip(
       jax.tree_util.tree_leaves_with_path(params), jax.tree.leaves(shardings),
       strict=True)}
-  whole = NamedSharding(mesh, PartitionSpec())
+  whole = NamedSharding(next(iter(known.values()))[1].mesh, PartitionSpec())
 
   def leaf(path: tuple[Any, ...], value: Any) -> NamedSharding:
     for start in range(len(path) + 1):
@@ -296,7 +299,8 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder,
   """
   if mesh is None:
     return bounder
-  whole, rows = PartitionSpec(), PartitionSpec(AXIS)
+  whole: Any = PartitionSpec()
+  rows = PartitionSpec(AXIS)
   params_specs = whole if placed is None else placed.rows_only
   shards = shards_lib.WHOLE if placed is None else placed.shards
 
