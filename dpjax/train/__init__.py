@@ -7,9 +7,9 @@ an (epsilon, delta) target), `methods` (DP-SGD, Lip-DP-SGD, ...) and `loop.fit`.
 A user's own loop starts with `private.make_private`.
 
 Modules, in import order: plan, clip_norms, methods, averaging, augment, state,
-step, requirements, used_keys, adam, optimizers, modules, losses, loading,
-sharding, program, budget, user_loop, private, citing, processes, checkpoint,
-loop, evaluate.
+step, requirements, processes, used_keys, adam, optimizers, modules, losses,
+loading, placement, sharding, program, budget, user_loop, private, citing,
+checkpoint, loop, evaluate.
 """
 
 from typing import TYPE_CHECKING
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
   from dpjax.train.evaluate import accuracy as accuracy
   from dpjax.train.loop import fit as fit
   from dpjax.train.loop import FitResult as FitResult
+  from dpjax.train.placement import fully_sharded as fully_sharded
   from dpjax.train.plan import non_private_plan as non_private_plan
   from dpjax.train.plan import private_plan as private_plan
   from dpjax.train.plan import TrainingPlan as TrainingPlan
   from dpjax.train.sharding import data_mesh as data_mesh
-  from dpjax.train.sharding import fully_sharded as fully_sharded
 
 __all__ = [
     'Checkpoints', 'FitResult', 'TrainingPlan', 'accuracies', 'accuracy',
@@ -42,4 +42,4 @@ if not TYPE_CHECKING:  # A checker would take every name for Any.
       'accuracy': 'evaluate', 'FitResult': 'loop', 'fit': 'loop',
       'TrainingPlan': 'plan', 'non_private_plan': 'plan',
       'private_plan': 'plan', 'data_mesh': 'sharding',
-      'fully_sharded': 'sharding'})
+      'fully_sharded': 'placement'})

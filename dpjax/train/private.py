@@ -122,9 +122,11 @@ def make_private(
     average: an average of the parameters over the steps, which
       `Private.model(state, average=True)` returns: 'ema', 'polyak', or any of
       `train.averaging`. It costs no privacy.
-    mesh: devices of this process that share the rows of each batch, see
-      `train.data_mesh`; None for one device. The results are the same up to
-      rounding.
+    mesh: devices that share the rows of each batch along the axis 'data', see
+      `train.data_mesh`; None for one device. Parameters may be divided over all
+      axes, as `Private.init` finds them. The results are the same up to
+      rounding. With several processes, all make the same calls with the same
+      values.
 
   Raises:
     ValueError: if an argument is out of range, or if not exactly one of epsilon
@@ -152,9 +154,6 @@ def make_private(
       _adjacency(adjacency), max_batch_size, accountant)
   mesh = sharding.automatic(mesh)
   sharding.check(mesh, max_batch_size)
-  if mesh is not None and mesh.is_multi_process:
-    raise ValueError('all devices of the mesh must belong to this process; '
-                     'loop.fit trains with several processes')
   return Private(
       Budget(plan, limited=limited, delta=delta, accountant=accountant),
       trainable=trainable, donate=donate, mesh=mesh,

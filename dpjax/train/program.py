@@ -27,6 +27,7 @@ from dpjax.sampling import PoissonSampler
 from dpjax.sampling import Selection
 from dpjax.train import losses
 from dpjax.train import modules
+from dpjax.train import placement
 from dpjax.train import sharding
 from dpjax.train import state as states
 from dpjax.train import step as steps
@@ -86,7 +87,7 @@ class Program:
   averaging: Averaging | None
   sampler: PoissonSampler
   mesh: jax.sharding.Mesh | None
-  placed: sharding.Placement | None
+  placed: placement.Placement | None
   noise_multiplier: float | None
   clip_norm: Any
   kernel: str
@@ -161,7 +162,7 @@ class Program:
     whole: Any = PartitionSpec()
     if self.placed is None:
       return whole, whole
-    divided = functools.partial(sharding.like_params, params,
+    divided = functools.partial(placement.like_params, params,
                                 self.placed.params)
     state = jax.eval_shape(self.init, params, frozen, jax.random.key(0))
     return PrivateState(

@@ -14,9 +14,11 @@ Only the SHA-256 digest of a key is kept. The check does not see:
 import hashlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import keys as key_lib
+from dpjax.train import processes
 from dpjax.train import state as states
 from dpjax.typing import PRNGKey
 
@@ -49,6 +51,31 @@ def add(keys: PRNGKey) -> None:
     keys: [L] typed keys; keys made from seeds are not recorded.
   """
   _USED.update(_digests(keys))
+
+
+def fresh(key: PRNGKey | None, mesh: jax.sharding.Mesh | None) -> PRNGKey:
+  """Returns a key that this process has not used, and marks it as used.
+
+  Args:
+    key: one typed key; None for a new one from the system's random source.
+    mesh: if it has devices of several processes, all get the same new key.
+
+  Raises:
+    ValueError: if `key` is no typed key, or a secret one that was used before.
+  """
+  if key is None and mesh is not None and mesh.is_multi_process:
+    # The first process draws it for all that share the mesh.
+    key, = key_lib.from_words(processes.from_first(
+        lambda: key_lib.system_words(1)))
+  elif key is None:
+    key, = key_lib.system_keys(1)
+  if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
+      key.dtype, jax.dtypes.prng_key)):
+    raise ValueError('key must be one typed key, such as jax.random.key(0), or '
+                     f'None; got a {type(key).__name__}')
+  check(key[None])
+  add(key[None])
+  return key
 
 
 def _digests(keys: PRNGKey) -> set[bytes]:

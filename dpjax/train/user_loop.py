@@ -14,9 +14,9 @@ from dpjax import tree
 from dpjax.grads import inputs
 from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy import accounting
-from dpjax.privacy import keys as key_lib
 from dpjax.train import loading
 from dpjax.train import modules
+from dpjax.train import placement
 from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import used_keys
@@ -127,7 +127,8 @@ class Private:
     Args:
       model: what the loss function takes: a pytree of arrays, such as
         `variables['params']` of Flax Linen; a module of Flax NNX; or any module
-        that is a pytree, as those of Equinox are.
+        that is a pytree, as those of Equinox are. Its arrays may be placed on
+        the mesh; then the state is divided like them.
       key: typed key of all randomness of the run, used for nothing else. None
         takes a new one from the system's random source. The guarantee does not
         hold against anybody who knows or guesses the key, so
@@ -150,12 +151,13 @@ class Private:
     if not traced:
       self._check_optimizer(params, program.clip_norm)
     if key is None or not traced:
-      key = _fresh(key)
-    return self._functions()[1].init(params, parts.frozen, key)
+      key = sharding.put(self._mesh, used_keys.fresh(key, self._mesh))
+    return self._functions()[1].init(*sharding.put(
+        self._mesh, (params, parts.frozen), program.placed), key)
 
   def _build(self, parts: modules.Split, params: Params) -> Program:
     """Returns the program for a model, compiled anew only if it differs."""
-    placed = sharding.placement(self._mesh, params, parts.frozen)
+    placed = placement.of_model(self._mesh, params, parts.frozen)
     if self._built is None or (self._built[0].parts.static, self._built[
         0].placed) != (parts.static, placed):
       clip_norm = self.clip_norm
@@ -175,7 +177,7 @@ class Private:
     (state, sums), whole = layout, PartitionSpec()
     model = (whole, whole) if program.placed is None else program.placed
     # Each device gets its rows of a part that is loaded.
-    rows = (PartitionSpec(sharding.AXIS),) * 3
+    rows = (PartitionSpec(placement.AXIS),) * 3
     compiled = functools.partial(sharding.jit, self._mesh)
     stepping = functools.partial(compiled, results=(state, whole),
                                  donate_argnums=(0,) if self._donate else ())
@@ -243,8 +245,8 @@ class Private:
       return self._traced(
           lambda state: program.whole_step(state, records), state)
     place = self._budget.check(state)
-    after, info = (compiled.step(state, records) if load is None else
-                   self._step_by_parts(state, load))
+    after, info = (compiled.step(state, sharding.put(self._mesh, records))
+                   if load is None else self._step_by_parts(state, load))
     self._budget.add(place, after)
     return after, info
 
@@ -301,7 +303,7 @@ class Private:
       raise ValueError(
           f'the batch has {rows} rows, the sample has more records: a Poisson '
           'batch must not be cut off; load all of sample(state).indices')
-    after, info = compiled.update(state, batch)
+    after, info = compiled.update(state, sharding.put(self._mesh, batch))
     self._budget.add(place, after)
     return after, info
 
@@ -346,7 +348,8 @@ class Private:
       # waiting, all parts of the batch would be in its memory.
       if ended is not None:
         ended.block_until_ready()
-      total, ended = compiled.add(state, total, *data)
+      total, ended = compiled.add(state, total, *sharding.put(
+          self._mesh, data, PartitionSpec(placement.AXIS)))
     return compiled.finish(state, total, selection.num_selected)
 
   def _traced(self, run: Callable[[PrivateState],
@@ -373,16 +376,3 @@ def _without_loading(records: Any) -> PyTree:
                      'that JAX compiles: give all records, or use sample and '
                      'update')
   return jax.tree.map(jnp.asarray, records)
-
-
-def _fresh(key: PRNGKey | None) -> PRNGKey:
-  """Returns a key that this process has not used, if it is secret."""
-  if key is None:
-    key, = key_lib.system_keys(1)
-  if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
-      key.dtype, jax.dtypes.prng_key)):
-    raise ValueError('key must be one typed key, such as jax.random.key(0), or '
-                     f'None; got a {type(key).__name__}')
-  used_keys.check(key[None])
-  used_keys.add(key[None])
-  return key

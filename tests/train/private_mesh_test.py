@@ -10,6 +10,7 @@ import pytest
 
 from dpjax import tree
 from dpjax.privacy import additive
+from dpjax.train import placement
 from dpjax.train import sharding
 from dpjax.train.private import make_private
 
@@ -116,7 +117,7 @@ def test_noise_in_every_device_is_noticed(fault):
   def noisy(mesh, bounder, *placed):
     def sums(params, batch, mask):
       bounded = bounder.sums(params, batch, mask)
-      key = jax.random.key(jax.lax.axis_index(sharding.AXIS).astype(jnp.uint32))
+      key = jax.random.key(jax.lax.axis_index(placement.AXIS).astype(jnp.uint32))
       return bounded._replace(total=tree.add(bounded.total, tree.scale(
           0.8, additive.unit_noise(key, params))))
     return honest(mesh, bounder._replace(sums=sums) if mesh else bounder,

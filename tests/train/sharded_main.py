@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
+from dpjax.train import placement  # noqa: E402
 from dpjax.train import sharding  # noqa: E402
 from dpjax.train.private import make_private  # noqa: E402
 from tests import collectives  # noqa: E402
@@ -157,12 +158,12 @@ def placed(layout, params):
     return sharding.data_mesh(), params
   if layout == 'fsdp':
     mesh = sharding.data_mesh()
-    return mesh, sharding.fully_sharded(mesh, params, least_size=256)
+    return mesh, placement.fully_sharded(mesh, params, least_size=256)
   mesh = Mesh(devices.reshape(2, 4), ('data', 'model'))
   params = jax.tree_util.tree_map_with_path(lambda path, leaf: jax.device_put(
       leaf, NamedSharding(mesh, _tensor_spec(path, leaf))), params)
   if layout == 'both':
-    params = sharding.fully_sharded(mesh, params, least_size=256)
+    params = placement.fully_sharded(mesh, params, least_size=256)
   return mesh, params
 
 

@@ -18,6 +18,7 @@ from dpjax.grads import shards
 from dpjax.grads import sites
 from dpjax.privacy import additive
 from dpjax.privacy import sharded
+from dpjax.train import placement
 from dpjax.train import sharding
 from dpjax.train.private import make_private
 from tests import collectives
@@ -265,12 +266,12 @@ def test_parameters_are_divided_along_their_longest_dimension():
   mesh = sharding.data_mesh(2)
   given = {'wide': np.ones([4, 200, 200]), 'tall': np.ones([300, 200]),
            'odd': np.ones([201, 201]), 'small': np.ones(8), 'name': 'x'}
-  placed = sharding.fully_sharded(mesh, given, least_size=100)
+  placed = placement.fully_sharded(mesh, given, least_size=100)
   assert placed['name'] == 'x'
   assert {name: placed[name].sharding.spec for name in given if name != 'name'
           } == {'wide': P(None, None, 'data'), 'tall': P('data', None),
                 'odd': P(None, None), 'small': P(None)}
-  again = sharding.fully_sharded(mesh, placed, least_size=100)
+  again = placement.fully_sharded(mesh, placed, least_size=100)
   assert again['wide'].sharding == placed['wide'].sharding
 
 
