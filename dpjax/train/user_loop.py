@@ -158,8 +158,9 @@ class Private:
   def _build(self, parts: modules.Split, params: Params) -> Program:
     """Returns the program for a model, compiled anew only if it differs."""
     placed = placement.of_model(self._mesh, params, parts.frozen)
-    if self._built is None or (self._built[0].parts.static, self._built[
-        0].placed) != (parts.static, placed):
+    # Modules of other libraries may define equality in their own way.
+    if self._built is None or self._built[0].parts.static != parts.static or (
+        jax.tree.flatten(self._built[0].placed) != jax.tree.flatten(placed)):
       clip_norm = self.clip_norm
       if isinstance(clip_norm, LayerNorms):
         clip_norm = clip_norm.of(parts.params)
