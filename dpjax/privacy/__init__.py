@@ -3,8 +3,8 @@
 Modules, in import order: notions, adjacency, neighbours, divergences, tradeoff,
 renyi, losses, restating, sampled_events, accounting, strategies, tree_strategy,
 correlated, optimistic, blocks, mechanism, threefry, chacha, keys, additive,
-draws, exact, stopping, tuning, laplace, selection, ordering, inverse, smooth,
-k_norm, local, integers, discrete, lattice, langevin.
+sharded, draws, exact, stopping, tuning, laplace, selection, ordering, inverse,
+smooth, k_norm, local, integers, discrete, lattice, langevin.
 """
 
 from typing import TYPE_CHECKING

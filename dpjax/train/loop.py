@@ -188,7 +188,7 @@ def _checked(records: Batch | Source, rows: Array | None,
     batch, rows = streaming.check(*rest, source, rows)
   else:
     batch, rows = requirements.check(*rest, records, rows)
-  sharding.check(mesh, rest[1][0].sampler.max_batch_size)
+  sharding.check(mesh, rest[1][0].sampler.max_batch_size, data_only=True)
   return batch, rows, source
 
 

@@ -129,9 +129,11 @@ def make_private(
     average: an average of the parameters over the steps, which
       `Private.model(state, average=True)` returns: 'ema', 'polyak', or any of
       `train.averaging`. It costs no privacy.
-    mesh: devices of this process that share the rows of each batch, see
-      `train.data_mesh`; None for one device. The results are the same up to
-      rounding.
+    mesh: devices that share the rows of each batch along the axis 'data', see
+      `train.data_mesh`; None for one device. Parameters may be divided over all
+      axes, as `Private.init` finds them. The results are the same up to
+      rounding. With several processes, all make the same calls with the same
+      values.
     sampler: draws the batches, see `sampling`, with the same num_examples and
       batch_size; None for Poisson batches.
     noise: 'independent' in each step, or a strategy that correlates it, such as
@@ -169,10 +171,8 @@ def make_private(
       sampler=the_sampler(sampler, num_examples=num_examples,
                           batch_size=batch_size, max_batch_size=max_batch_size))
   errors.check_choice('unit', unit, users.UNITS)
+  mesh = sharding.automatic(mesh)
   sharding.check(mesh, max_batch_size)
-  if mesh is not None and mesh.is_multi_process:
-    raise ValueError('all devices of the mesh must belong to this process; '
-                     'loop.fit trains with several processes')
   return Private(
       Budget(plan, limited=limited, delta=delta, accountant=accountant),
       trainable=trainable, donate=donate, mesh=mesh,

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 import numpy as np
 
 from dpjax import errors
@@ -16,6 +17,7 @@ from dpjax.privacy import accounting
 from dpjax.sampling import Selection
 from dpjax.train import loading
 from dpjax.train import modules
+from dpjax.train import placement
 from dpjax.train import reading
 from dpjax.train import requirements
 from dpjax.train import sharding
@@ -124,7 +126,8 @@ class Private:
     Args:
       model: what the loss function takes: a pytree of arrays, such as
         `variables['params']` of Flax Linen; a module of Flax NNX; or any module
-        that is a pytree, as those of Equinox are.
+        that is a pytree, as those of Equinox are. Its arrays may be placed on
+        the mesh; then the state is divided like them.
       key: typed key of all randomness of the run, used for nothing else. None
         takes a new one from the system's random source. The guarantee does not
         hold against anybody who knows or guesses the key, so
@@ -139,7 +142,7 @@ class Private:
     """
     parts = modules.split(model, self._trainable)
     params = inputs.as_parameters(parts.params)
-    program = self._build(parts)
+    program = self._build(parts, params)
     traced = _is_traced(jnp.zeros([]))
     if traced and key is None:
       raise ValueError('init in a function that JAX compiles needs a key: a '
@@ -147,21 +150,26 @@ class Private:
     if not traced:
       self._check_optimizer(params, program.clip_norm)
     if key is None or not traced:
-      key = used_keys.fresh(key)
-    return self._functions()[1].init(params, parts.frozen, key)
+      key = sharding.put(self._mesh, used_keys.fresh(key, self._mesh))
+    return self._functions()[1].init(*sharding.put(
+        self._mesh, (params, parts.frozen), program.placed), key)
 
-  def _build(self, parts: modules.Split) -> Program:
+  def _build(self, parts: modules.Split, params: Params) -> Program:
     """Returns the program for a model, compiled anew only if it differs."""
-    if self._built is None or self._built[0].parts.static != parts.static:
+    placed = placement.of_model(self._mesh, params, parts.frozen)
+    # Modules of other libraries may define equality in their own way.
+    if self._built is None or self._built[0].parts.static != parts.static or (
+        jax.tree.flatten(self._built[0].placed) != jax.tree.flatten(placed)):
       clip_norm = self.clip_norm
       if isinstance(clip_norm, LayerNorms):
         clip_norm = clip_norm.of(parts.params)
       program = Program(
-          parts=parts, sampler=self.sampler, mesh=self._mesh,
+          parts=parts, sampler=self.sampler, mesh=self._mesh, placed=placed,
           noise_multiplier=self.noise_multiplier,
           strategy=self._budget.plan.strategy,
           **self._fields | {'clip_norm': clip_norm})
-      self._built = program, compiled(program, donate=self._donate)
+      self._built = program, compiled(
+          program, program.layout(params, parts.frozen), donate=self._donate)
     return self._built[0]
 
   def _functions(self) -> tuple[Program, Compiled]:
@@ -225,6 +233,7 @@ class Private:
       return self._traced(
           lambda state: program.whole_step(state, arrays), state)
     place = self._budget.check(state)
+    placed = functools.partial(sharding.put, self._mesh)
     if isinstance(records, Source):
       after, info = self._step_by_parts(state, self._ahead.batch(
           place.run, place.done, records,
@@ -233,9 +242,10 @@ class Private:
       after, info = self._step_by_parts(state, reading.parts(
           load, self._numbers(state), self.sampler.part_size))
     elif self.sampler.on_host:
-      after, info = functions.step(state, records, self._selection(state))
+      after, info = functions.step(state, placed(records),
+                                   self._selection(state))
     else:
-      after, info = functions.step(state, records)
+      after, info = functions.step(state, placed(records), None)
     self._budget.add(place, after)
     return after, info
 
@@ -289,7 +299,8 @@ class Private:
           lambda state: program.loaded_step(state, batch), state)
     place = self._budget.check(state)
     selection = self._selection(state, rows)
-    after, info = functions.update(state, batch, selection)
+    after, info = functions.update(
+        state, sharding.put(self._mesh, batch), selection)
     self._budget.add(place, after)
     return after, info
 
@@ -321,9 +332,9 @@ class Private:
               source: Source) -> reading.Reader:
     """Returns a reader of the batches from the next one on."""
     # A copy, because a step may donate the state and its keys.
-    key = jax.random.wrap_key_data(
+    key = sharding.put(self._mesh, jax.random.wrap_key_data(
         jnp.asarray(np.array(jax.random.key_data(state.keys.batch))),
-        impl=jax.random.key_impl(state.keys.batch))
+        impl=jax.random.key_impl(state.keys.batch)))
     return reading.Reader(
         functools.partial(reading.drawn, self.sampler,
                           self._functions()[1].draw, key),
