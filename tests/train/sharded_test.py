@@ -250,10 +250,18 @@ def test_fault_of_noise_in_parts(fault, monkeypatch):
   assert np.abs(found - expected).max() > 0.005
 
 
-def test_a_record_is_bounded_by_its_norm_over_all_parts():
+@pytest.mark.parametrize('axis', ['data', 'model'])
+def test_a_record_is_bounded_by_its_norm_over_all_parts(axis):
   """One record: its whole contribution has the clip norm, not that times two.
   """
   mesh, params = _placed(_params(), **_SPECS)
+  if axis == 'model':
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]).reshape(1, 2),
+                             ('data', 'model'))
+    specs = {'layers': P(None, None, 'model'), 'last': P('model', None),
+             'scale': P()}
+    params = {name: jax.device_put(leaf, NamedSharding(mesh, specs[name]))
+              for name, leaf in _params().items()}
   private = make_private(
       _loss, optax.sgd(1.0), num_examples=1, batch_size=1, per='record',
       epsilon=float('inf'), clip_norm=0.1, mesh=mesh)
