@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 import numpy as np
 import optax
 
@@ -20,6 +21,7 @@ from dpjax.grads import inputs
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.train import loading
+from dpjax.train import placement
 from dpjax.train import reading
 from dpjax.train import requirements
 from dpjax.train import sharding
@@ -157,7 +159,8 @@ class Program:
     zeros = jit(lambda: jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
     # Each device gets its rows; the sums of all parts are in one memory.
-    added = jit(add, split_arguments=(2, 3, 4), num_arguments=5,
+    whole, rows = PartitionSpec(), PartitionSpec(placement.AXIS)
+    added = jit(add, arguments=(whole, whole, rows, rows, rows),
                 donate_argnums=1)
     finished = jit(finish, donate_argnums=0)
     compiled = _Functions(

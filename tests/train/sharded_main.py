@@ -197,7 +197,7 @@ def compiled(case, layout, scale=1, depth=DEPTH, **changed):
   state = own.init(params, key=jax.random.key(4))
   records = {name: _records()[name] for name in CASES[case][2]}
   return own._functions()[1].step.lower(
-      state, jax.tree.map(jnp.asarray, records)).compile()
+      state, jax.tree.map(jnp.asarray, records), None).compile()
 
 
 def memory(step):

@@ -17,7 +17,9 @@ import pytest
 from dpjax.grads import shards
 from dpjax.grads import sites
 from dpjax.privacy import additive
+from dpjax.privacy import correlated
 from dpjax.privacy import sharded
+from dpjax.sampling import CyclicSampler
 from dpjax.train import placement
 from dpjax.train import sharding
 from dpjax.train.private import make_private
@@ -163,7 +165,10 @@ def _trained(divided, records, **changed):
 @pytest.mark.parametrize('changed', [
     {}, dict(kernel='vmap'), dict(clip_norm='adaptive_layers', average='ema'),
     dict(clip_norm={'layers': 0.5, 'last': 0.1, 'scale': 0.2}, donate=True),
-    dict(noise_multiplier=None, epsilon=float('inf'), clip_norm=float('inf'))])
+    dict(noise_multiplier=None, epsilon=float('inf'), clip_norm=float('inf')),
+    dict(steps=4, noise=correlated.square_root(3), sampler=CyclicSampler(
+        num_examples=40, batch_size=12, num_groups=3), batch_size=12,
+         max_batch_size=None)])
 @pytest.mark.parametrize('on_device', [True, False])
 def test_two_devices_train_what_one_trains(changed, on_device):
   records = _records()
@@ -181,6 +186,10 @@ def test_two_devices_train_what_one_trains(changed, on_device):
     trees.append(two.average.mean)
   for each in trees:
     assert all(same(leaf, name) for name, leaf in each.items())
+  if 'noise' in changed:
+    for name, leaf in two.optimizer[0].history.items():
+      assert leaf.sharding.is_equivalent_to(NamedSharding(
+          mesh, P(None, *_SPECS.get(name, P()))), leaf.ndim)
   if 'epsilon' not in changed:
     assert private.epsilon(two, delta=1e-5) == private.epsilon(delta=1e-5) > 0
 
@@ -190,7 +199,7 @@ def _compiled(**changed):
   private = _private(mesh, donate=True, **changed)
   state = private.init(params, key=jax.random.key(4))
   return private._functions()[1].step.lower(
-      state, jax.tree.map(jnp.asarray, _records())).compile().as_text()
+      state, jax.tree.map(jnp.asarray, _records()), None).compile().as_text()
 
 
 def _is_divided(program):

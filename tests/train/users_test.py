@@ -16,6 +16,7 @@ from dpjax.audit.target import Target
 from dpjax.grads import weighted
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.train import sharding
+from dpjax.train import sources
 from dpjax.train import users
 from dpjax.train.private import make_private
 
@@ -66,6 +67,28 @@ def _expected(chosen, most, combine):
     total = tree.add(total, tree.scale(min(1, 1 / norms[-1]), grad))
   assert min(norms) < 1 < max(norms)
   return tree.scale(1 / 6, total)
+
+
+@pytest.mark.every(2)
+def test_records_of_users_are_read_ahead_from_a_source():
+  plain = users.by_user((_X, _Y), _OWNERS, most=4)
+  of_source = users.by_user(sources.source((_X, _Y)), _OWNERS, most=4)
+  ends = []
+  for records in (plain, of_source, sources.source(
+      of_source, num_records=of_source.num_users)):
+    private = _private(noise_multiplier=1.0)
+    # Reproducible: for research, not for a release.
+    state = private.init(_params(), key=jax.random.key(3))
+    for _ in range(3):
+      state, _ = private.step(state, records)
+    ends.append(np.asarray(state.params['v']))
+  np.testing.assert_array_equal(ends[0], ends[1])
+  np.testing.assert_array_equal(ends[0], ends[2])
+
+
+def test_a_source_must_have_the_records_of_the_users():
+  with pytest.raises(ValueError, match='number of user_ids'):
+    users.by_user(sources.source((_X[:-1], _Y[:-1])), _OWNERS, most=4)
 
 
 @pytest.mark.parametrize('loss, kernel, combine, size', [
