@@ -64,7 +64,7 @@ def compare(*, num_examples: int, batch_size: float, num_steps: int,
   Examples:
     >>> from dpjax.train import comparison
     >>> choices, left_out = comparison.compare(
-    ...     num_examples=1000, batch_size=100, num_steps=40, epsilon=2.0,
+    ...     num_examples=40, batch_size=20, num_steps=4, epsilon=2.0,
     ...     delta=1e-5, adjacency='add_or_remove_one')
     >>> {c.noise for c in choices if c.plan.strategy is None}
     {'independent'}

@@ -83,7 +83,7 @@ _FAULTS = {
 }
 
 
-@pytest.mark.every(14)
+@pytest.mark.every(17)
 @pytest.mark.parametrize('name', _FAULTS)
 def test_a_fault_at_few_neighbours_is_found(name):
   report = auditor.audit(_KEY, _FAULTS[name], num_runs=2**12)

@@ -17,6 +17,7 @@ def call(**changed):
       if value is not None)]))
 
 
+@pytest.mark.every(6)
 def test_plans_are_printed_and_kept(capsys, tmp_path):
   output = tmp_path / 'plans.json'
   assert not call(output=output)

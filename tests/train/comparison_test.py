@@ -5,7 +5,7 @@ import pytest
 
 from dpjax.train import comparison
 
-RUN = dict(num_examples=64, batch_size=8, num_steps=16, epsilon=2.0, delta=1e-4)
+RUN = dict(num_examples=32, batch_size=8, num_steps=8, epsilon=2.0, delta=1e-4)
 
 
 @pytest.fixture(scope='module')
@@ -27,8 +27,7 @@ def test_every_choice_meets_the_target(compared):
   assert set(names) == {
       ('Poisson', 'independent'), ('random allocation', 'independent'),
       ('cyclic, 2 groups', 'square_root'), ('cyclic, 4 groups', 'square_root'),
-      ('cyclic, 8 groups', 'square_root'),
-      ('cyclic, 8 groups', 'inverse_square_root'), ('cyclic, 8 groups', 'tree')}
+      ('cyclic, 4 groups', 'inverse_square_root'), ('cyclic, 4 groups', 'tree')}
 
 
 def test_noise_is_that_of_the_matrices(compared):
@@ -39,19 +38,19 @@ def test_noise_is_that_of_the_matrices(compared):
   for choice in choices:
     strategy, scale = choice.plan.strategy, choice.plan.noise_multiplier / 8
     if choice.noise == 'independent':
-      inverse = np.eye(16)
+      inverse = np.eye(8)
     elif choice.noise == 'tree':
       continue
     else:
-      column = strategy.column(16)
+      column = strategy.column(8)
       inverse = strategy.norm * np.linalg.inv(np.array(
-          [[column[t - s] if t >= s else 0 for s in range(16)]
-           for t in range(16)]))
+          [[column[t - s] if t >= s else 0 for s in range(8)]
+           for t in range(8)]))
     for value, matrix in ((choice.step_noise, inverse),
-                          (choice.prefix_noise, np.tril(np.ones((16, 16)))
+                          (choice.prefix_noise, np.tril(np.ones((8, 8)))
                            @ inverse)):
       assert value == pytest.approx(
-          scale * np.linalg.norm(matrix) / 4, rel=1e-5)
+          scale * np.linalg.norm(matrix) / 8**0.5, rel=1e-5)
 
 
 @pytest.mark.slow
@@ -63,7 +62,7 @@ def test_replacements_leave_out_allocations():
 
 
 @pytest.mark.parametrize('changed, message', [
-  ({'batch_size': 65}, 'batch_size must be at most num_examples = 64, got 65'),
+  ({'batch_size': 65}, 'batch_size must be at most num_examples = 32, got 65'),
   ({'delta': 0.0}, 'delta must lie in'), ({'epsilon': 0.0}, 'epsilon must be'),
   ({'num_steps': 0}, 'num_steps must be an integer >= 1'),
   ({'adjacency': 'both'}, 'adjacency must be one of')])

@@ -204,6 +204,7 @@ def test_runs_may_take_turns():
   assert len(_threads()) == 1
 
 
+@pytest.mark.every(2)
 def test_threads_end_with_the_object():
   private = _private()
   state, _ = private.step(_init(private), _source())

@@ -161,7 +161,7 @@ def _trained(divided, records, **changed):
   return state, private
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('changed', [
     {}, dict(kernel='vmap'), dict(clip_norm='adaptive_layers', average='ema'),
     dict(clip_norm={'layers': 0.5, 'last': 0.1, 'scale': 0.2}, donate=True),

@@ -113,6 +113,7 @@ def _noise_is_drawn_once(means, stddev):
   assert np.abs(np.corrcoef(rows)[off_diagonal]).max() < bound
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('case', ['dp_sgd', 'lattice'])
 def test_noise_is_neither_repeated_nor_missing(outputs, case):
   """Noise is drawn once: with zero records a

@@ -162,6 +162,7 @@ def test_random_records_are_drawn_uniformly():
   assert counts.sum() == 1200 and np.abs(counts - 200).max() < 5.3 * 11.5
 
 
+@pytest.mark.every(2)
 def test_records_may_be_loaded_and_have_random_keys():
   """A loader gets numbers of records; each record of a user has its own key."""
   seen = []
@@ -231,6 +232,7 @@ def _clipped_by_record(loss, **given):
   return honest._replace(sums=sums)
 
 
+@pytest.mark.every(2)
 def test_an_audit_of_users_notices_clipping_by_record():
   assert not _audited().violated
   with mock.patch.object(weighted, 'of_record_loss', _clipped_by_record):
