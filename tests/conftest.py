@@ -103,8 +103,9 @@ def pytest_collection_modifyitems(config, items):
   """Marks cases that the default run skips as slow.
 
   Of a longer table it takes a smaller part, see `_STEPS`, or one case of as
-  many as the mark `every` says; which ones rotates. A test of a single case with that mark is taken by one of
-  that many rotations, and one of reproductions and lower bounds by every other.
+  many as the mark `every` says; which ones rotates. A test of a single case
+  with that mark is taken by one of that many rotations, and one of
+  reproductions and lower bounds by every third.
   It takes all tests with the mark `sound`, all of a table of refusals, where
   each case is another quick check, and a case that is asked for by its name. A
   share of slow tests runs in an order that rotates by file, so that a time
@@ -143,7 +144,7 @@ def _step(table: str, size: int) -> int:
   if 'refus' in table.split('::')[-1]:
     return 1
   if size <= 2:
-    return 2 if table.split('/')[0] in _IN_TURNS else 1
+    return 3 if table.split('/')[0] in _IN_TURNS else 1
   return next(step for most, step in _STEPS if size <= most)
 
 

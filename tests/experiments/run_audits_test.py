@@ -202,6 +202,7 @@ def test_other_coins_are_guessed_no_better_than_chance(honest):
                  for each in coins[:40])
 
 
+@pytest.mark.every(2)
 def test_the_whole_curve_keeps_its_level_at_the_truth():
   """The whole curve keeps its level at the true shift, in 200 runs.
 

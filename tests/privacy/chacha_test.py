@@ -51,6 +51,7 @@ def test_vectors_of_the_rfc(key, counter, nonce, wanted):
       np.frombuffer(bytes.fromhex(nonce), '<u4')))
 
 
+@pytest.mark.every(2)
 def test_every_use_of_a_key_is_the_cipher_where_it_says():
   """Every use of a key gives the cipher blocks that the
   module's table states."""

@@ -58,6 +58,7 @@ def test_words_at_places_are_those_of_the_sequence(size):
       threefry.words_at(key, jnp.asarray(places), 5, size))
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('chunk', [2**14, 7])
 @pytest.mark.parametrize('key', KEYS)
 def test_noise_is_that_of_one_device(key, chunk, monkeypatch):
@@ -84,6 +85,7 @@ def _check(noise):
       assert abs(one[:size] @ other[lag:lag + size]) < 5.9 * size**.5
 
 
+@pytest.mark.every(2)
 def test_devices_draw_independent_normal_numbers():
   key = KEYS[1]
   for spec, axis in ((P('data', None), 0), (P(None, 'data'), 1)):
@@ -101,6 +103,7 @@ def test_fault_devices_draw_the_same(monkeypatch):
     _check(noise.reshape(2, -1))
 
 
+@pytest.mark.every(2)
 def test_fault_a_leaf_begins_inside_of_the_one_before():
   """Two leaves that share places have the same numbers, and are found."""
   key = KEYS[1]

@@ -149,6 +149,7 @@ def test_events():
       accounting.composed_event([]))
 
 
+@pytest.mark.every(6)
 @pytest.mark.sound
 @pytest.mark.parametrize('prob, separation', [(0.3, 4), (0.5, 5), (1.0, 2)])
 def test_events_agree_with_draws_of_the_loss(prob, separation):

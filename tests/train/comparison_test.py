@@ -13,7 +13,7 @@ def compared():
   return comparison.compare(**RUN, adjacency='add_or_remove_one')
 
 
-@pytest.mark.sound
+@pytest.mark.every(3)
 def test_every_choice_meets_the_target(compared):
   choices, left_out = compared
   assert list(left_out) == ['fixed size']
@@ -30,6 +30,7 @@ def test_every_choice_meets_the_target(compared):
       ('cyclic, 4 groups', 'inverse_square_root'), ('cyclic, 4 groups', 'tree')}
 
 
+@pytest.mark.every(3)
 def test_noise_is_that_of_the_matrices(compared):
   """The noise is recomputed from C, with loops over its entries."""
   choices, _ = compared

@@ -98,7 +98,7 @@ _CASES = {
 }
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('case', _CASES)
 def test_a_source_trains_what_its_arrays_train(fit, case):
   """Batches and noise are the same; sums differ by rounding."""
@@ -120,7 +120,7 @@ def test_a_source_trains_what_its_arrays_train(fit, case):
   assert found.info.batch_size.max() > 2 * 4  # Of several parts.
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('fault', ['noise', 'batch', 'a part is left out'])
 def test_faults_of_the_streamed_step_are_noticed(fit, monkeypatch, fault):
   plans = [_plan(z, num_steps=3) for z in _MULTIPLIERS]
@@ -174,6 +174,7 @@ def test_killed_and_resumed_gives_the_bits_of_one_go(
   assert _bits(resumed) == _bits(expected)
 
 
+@pytest.mark.every(2)
 def test_an_error_of_reading_ends_the_fit_and_uses_up_no_key(fit, records):
   x, y = map(np.asarray, records)
   calls = []

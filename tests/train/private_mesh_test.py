@@ -85,6 +85,7 @@ def test_two_devices_train_what_one_trains(records, step, changed):
     assert leaf.sharding.is_fully_replicated and len(leaf.devices()) == 2
 
 
+@pytest.mark.every(2)
 def test_a_compiled_step_of_two_devices():
   private = [_private(devices) for devices in (None, 2)]
   results = [_compiled(each, each.init(_params(), key=jax.random.key(4)),

@@ -95,6 +95,7 @@ def test_records_read_ahead_train_what_others_train(monkeypatch, changed):
     assert _trained(_source(**given), **changed) == expected
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('fault', ['next', 'first'])
 def test_reading_the_batch_of_another_step_is_noticed(monkeypatch, fault):
   honest, expected = reading.drawn, _trained(_load, steps=2)
@@ -119,6 +120,7 @@ class _Counting:
     return _load(numbers)
 
 
+@pytest.mark.every(2)
 def test_a_stated_number_of_parts_is_read_ahead():
   """Those, and no more, while nobody asks for the next step."""
   load = _Counting()
@@ -139,6 +141,7 @@ def test_a_stated_number_of_parts_is_read_ahead():
     private.step(state, source)
 
 
+@pytest.mark.every(2)
 def test_an_error_of_reading_is_raised_by_its_step_and_spends_nothing():
   expected = _trained(_load, max_batch_size=None)
   load = _Counting()
@@ -161,6 +164,7 @@ def test_an_error_of_reading_is_raised_by_its_step_and_spends_nothing():
   assert (results, private.epsilon()) == expected
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('on_host', [False, True])
 def test_a_run_that_is_resumed_sees_the_same_batches(monkeypatch, on_host):
   """The run is cut off while parts are read ahead; equal to the bit."""
@@ -190,6 +194,7 @@ def test_a_run_that_is_resumed_sees_the_same_batches(monkeypatch, on_host):
   assert results == expected[2:]
 
 
+@pytest.mark.every(2)
 def test_runs_may_take_turns():
   """A run never gets the batch that was read ahead for another one."""
   expected = [_trained(_load, steps=2, seed=seed)[0] for seed in (3, 5)]

@@ -84,7 +84,7 @@ def test_events_of_plans():
       plan(WHOLE, strategy=BANDED))] == [False, False, True, True, True]
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('sampler, adjacency, strategy', [
   (FIXED, REPLACE, None), (ALLOCATION, ADD, None), (CYCLIC, ADD, BANDED),
   (CYCLIC, REPLACE, None), (WHOLE, ADD, correlated.square_root(12))])
@@ -109,7 +109,7 @@ def private(sampler, **options):
       noise_multiplier=2.0, steps=12, clip_norm=1.0, sampler=sampler) | options)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('sampler, options', [
   (FIXED, dict(adjacency='replace_one')), (ALLOCATION, {}), (CYCLIC, {}),
   (CYCLIC, dict(noise=BANDED)),

@@ -214,6 +214,7 @@ def _is_divided(program):
           and f'f32[{_DEPTH},{_WIDTH},{_WIDTH}]' not in program)
 
 
+@pytest.mark.every(2)
 def test_nothing_is_larger_than_a_layer():
   assert _is_divided(_compiled())
 

@@ -91,6 +91,7 @@ def test_a_source_must_have_the_records_of_the_users():
     users.by_user(sources.source((_X[:-1], _Y[:-1])), _OWNERS, most=4)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('loss, kernel, combine, size', [
     (_loss, 'bookkeeping', 'mean', None), (_loss, 'vmap', 'sum', 2),
     (_batch_loss, 'bookkeeping', 'sum', None)])
@@ -117,6 +118,7 @@ def test_a_step_is_the_clipped_sum_over_users(loss, kernel, combine, size):
     assert not int(info.num_nonfinite)
 
 
+@pytest.mark.every(2)
 def test_devices_share_the_users_of_a_batch():
   grouped = users.by_user((_X, _Y), _OWNERS, most=4)
   moved = []

@@ -243,6 +243,7 @@ def test_attacked_records_are_balanced_and_in_order(val_role, num_members):
         4 * num_members / np.sqrt(6 * num_members))
 
 
+@pytest.mark.every(2)
 def test_validation_records_as_members_cap_an_attack():
   """Validation records as members cap an attack at 29000 of 30000 (M-E06).
 
