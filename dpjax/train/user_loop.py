@@ -85,7 +85,8 @@ class Private:
   @property
   def settings(self) -> dict[str, Any]:
     """The settings that do not follow from the other attributes."""
-    return self._fields | {'accountant': self._budget.accountant}
+    return self._fields | {'accountant': self._budget.accountant,
+                           'strategy': self._budget.plan.strategy}
 
   @property
   def plan(self) -> TrainingPlan:
