@@ -184,12 +184,12 @@ class BandedStrategy(_Toeplitz):
 
   @property
   def bands(self) -> int:
-    """b."""
+    """The number of coefficients, b: a column reaches b steps."""
     return len(self.coefficients)
 
   @property
   def max_steps(self) -> None:
-    """Any number."""
+    """None: it serves any number of steps."""
     return None
 
   def column(self, num_steps: int) -> np.ndarray:
@@ -231,12 +231,12 @@ class InverseBandedStrategy(_Toeplitz):
 
   @property
   def bands(self) -> None:
-    """All."""
+    """None: a column reaches all later steps."""
     return None
 
   @property
   def max_steps(self) -> int:
-    """T."""
+    """T, the number of steps that it was made for."""
     return self.num_steps
 
   def column(self, num_steps: int) -> np.ndarray:
@@ -284,12 +284,12 @@ class BufferedStrategy(_Toeplitz):
 
   @property
   def bands(self) -> None:
-    """All."""
+    """None: a column reaches all later steps."""
     return None
 
   @property
   def max_steps(self) -> int:
-    """T."""
+    """T, the number of steps that it was made for."""
     return self.num_steps
 
   def column(self, num_steps: int) -> np.ndarray:

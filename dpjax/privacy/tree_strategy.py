@@ -30,12 +30,12 @@ class TreeStrategy(strategies.Stacked):
 
   @property
   def bands(self) -> None:
-    """All."""
+    """None: a column reaches all later steps."""
     return None
 
   @property
   def max_steps(self) -> int:
-    """T."""
+    """T, the number of steps that it was made for."""
     return self.num_steps
 
   @property
