@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
+from dpjax.privacy import additive  # noqa: E402
 from dpjax.train import placement  # noqa: E402
 from dpjax.train import sharding  # noqa: E402
 from dpjax.train.private import make_private  # noqa: E402
@@ -215,6 +216,43 @@ def _needs(step):
           'largest': collectives.largest(text)}
 
 
+def noise(layout, steps=10):
+  """Returns noise of several steps over its deviation, [steps, 2, 8, 2^16].
+
+  Of two matrices, by device. Gradients are zero, so a step moves parameters by noise alone. It is on a grid
+  of 1/512 to 1/256 deviations, so uniform numbers of the width of the grid are
+  added.
+  """
+  shapes = {'wide': (512, 1024), 'high': (2048, 256)}
+  mesh, params = placed(layout, {name: np.zeros(shape, np.float32)
+                                 for name, shape in shapes.items()})
+  if layout == 'both':
+    params['wide'] = jax.device_put(params['wide'], NamedSharding(
+        mesh, P(('data', 'model'), None)))
+    params['high'] = jax.device_put(params['high'], NamedSharding(
+        mesh, P('data', 'model')))
+  own = make_private(
+      lambda params, record: 0.0 * jnp.sum(params['wide'] + record[0]),
+      optax.sgd(1.0), num_examples=NUM, batch_size=ROWS, noise_multiplier=1.0,
+      clip_norm=1.0, per='record', mesh=mesh)
+  # Reproducible: for research, not for a release.
+  state = own.init(params, key=jax.random.key(11))
+  records = jnp.zeros([NUM, 2])
+  deviation = np.float32(1 / own.sampler.expected_batch_size)
+  drawn = []
+  for _ in range(steps):
+    before = state.params
+    state, _ = own.step(state, records)
+    moves = jax.tree.map(jnp.subtract, state.params, before)
+    drawn.append([[np.ravel(part.data) / deviation
+                   for part in moves[name].addressable_shards]
+                  for name in shapes])
+  width = float(additive.grid_spacing(1.0))
+  values = np.asarray(drawn, np.float64)
+  return values + np.random.default_rng(5).uniform(-width / 2, width / 2,
+                                                   values.shape)
+
+
 PLAIN = dict(epsilon=float('inf'), noise_multiplier=None,
              clip_norm=float('inf'))
 
@@ -222,11 +260,15 @@ PLAIN = dict(epsilon=float('inf'), noise_multiplier=None,
 def main(path, *names):
   """Runs cases, each named {case}/{layout}, and writes what they give.
 
-  '{case}/{layout}/memory' compiles a large model and trains nothing.
+  '{case}/{layout}/memory' compiles a large model and trains nothing, and
+  'noise/{layout}' draws noise.
   """
   arrays, needs = {}, {}
   for name in names:
     case, layout, *rest = name.split('/')
+    if case == 'noise':
+      arrays[name] = noise(layout)
+      continue
     if rest:
       needs[name] = _needs(compiled(case, layout, 4, 16))
       continue

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 
 from dpjax.grads import shards
 from dpjax.grads import sites
@@ -109,6 +110,26 @@ def test_a_device_needs_a_sixth_of_the_memory(tmp_path):
   assert eight[0] <= one[0] / 6
   # The state: parameters and both moments.
   assert eight[1] <= 1.01 * one[1] / 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('layout', ['fsdp', 'both'])
+def test_ten_million_draws_of_eight_devices_are_normal(tmp_path, layout):
+  """All together, and independent between devices and steps.
+
+  False alarms: 1e-6 for the distribution, by the bound of Dvoretzky, Kiefer and
+  Wolfowitz, and 1e-6 for all correlations.
+  """
+  arrays, _ = _ran(tmp_path / 'noise.npz', f'noise/{layout}')
+  drawn = arrays[f'noise/{layout}']
+  assert drawn.size > 10**7
+  found = stats.kstest(drawn.ravel(), stats.norm.cdf).statistic
+  assert found < np.sqrt(np.log(2 / 1e-6) / (2 * drawn.size))
+  # Of each step, matrix and device.
+  parts = drawn.reshape(-1, drawn.shape[-1])
+  pairs = np.corrcoef(parts)[np.triu_indices(len(parts), 1)]
+  most = stats.norm.isf(1e-6 / 2 / pairs.size)
+  assert np.abs(pairs).max() < most / np.sqrt(parts.shape[1])
 
 
 # Tests of two devices in this process.
