@@ -13,6 +13,7 @@ another epsilon.
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
+import mmap
 import os
 from typing import Any
 
@@ -142,6 +143,8 @@ def _loading(records: Any, num_records: int | None,
     if len(sizes) != 1:
       raise ValueError('arrays must have one row for each record, got '
                        f'{", ".join(map(str, sorted(sizes)))} rows')
+    for leaf in arrays:
+      _read_at_random(leaf)
     return _Fields(functools.partial(_rows, records), columns), sizes.pop()
   if isinstance(records, (dict, tuple, bytes)):
     raise ValueError(f'a {type(records).__name__} must hold arrays; of several '
@@ -157,6 +160,17 @@ def _arrays(records: Any) -> list[Any] | None:
   """Returns the leaves of a tree if all are arrays, else None."""
   leaves = jax.tree.leaves(records)
   return leaves if leaves and all(map(_is_array, leaves)) else None
+
+
+def _read_at_random(array: Any) -> None:
+  """Tells the system that a file in memory is read at random places.
+
+  Otherwise it reads 128 KiB for each record, and keeps them.
+  """
+  while (base := getattr(array, 'base', None)) is not None:
+    array = base
+  if isinstance(array, mmap.mmap) and hasattr(array, 'madvise'):
+    array.madvise(mmap.MADV_RANDOM)
 
 
 def _rows(records: PyTree, numbers: np.ndarray) -> PyTree:

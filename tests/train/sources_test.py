@@ -1,5 +1,7 @@
 """Tests of records that are read by number, from all kinds of data."""
 
+import pathlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from dpjax.train import sources
 _SIZE = 40
 _X = np.random.default_rng(0).normal(size=(_SIZE, 3)).astype(np.float32)
 _Y = np.arange(_SIZE, dtype=np.int32)
+_SMAPS = pathlib.Path('/proc/self/smaps')
 _NUMBERS = np.array([39, 0, 7, 7])
 
 
@@ -75,6 +78,20 @@ _KINDS = {
     'Parquet files': _parquet,
     'an Arrow table': lambda folder: _table(),
 }
+
+
+@pytest.mark.skipif(not _SMAPS.exists(), reason='needs Linux')
+@pytest.mark.parametrize('part', [lambda x: x, lambda x: x[2:, :2]])
+def test_the_system_is_told_that_files_are_read_at_random(tmp_path, part):
+  x = np.lib.format.open_memmap(tmp_path / 'own.npy', 'w+', np.float32, (9, 3))
+
+  def flags():
+    maps = _SMAPS.read_text().split('own.npy')[1]
+    return maps[maps.index('VmFlags:'):].split('\n')[0].split()
+
+  assert 'rr' not in flags()
+  assert len(sources.source(part(x))) == len(part(x))
+  assert 'rr' in flags()
 
 
 @pytest.mark.parametrize('kind', _KINDS)
