@@ -37,7 +37,8 @@ private density from counts, beside NumPy and a library), parametric
 butterfly (products of square butterflies, beside dense matrices and fast
 transforms), models (clipping of the gradients of transformers, adapters, scans,
 recurrent and other networks of today, beside the step without privacy in the
-same process).
+same process), stream (private steps on records that are read while training,
+within a tenth of their memory, beside records in memory).
 
 The networks of today: on CPU small ones, on an accelerator GPT-2 of 124 million
 parameters with 1,024 tokens:
@@ -88,12 +89,14 @@ _MODELS = flags.DEFINE_list(
     'without networks take other names here. norms: layers; sampling: noise or '
     'poisson; estimators: statistics; quantiles: mechanisms with their number '
     'of levels; curves: operations; densities: estimators; butterfly: product '
-    'or gradients; models: networks, or tiny_ and the name of one.')
+    'or gradients; models: networks, or tiny_ and the name of one; stream: '
+    'computed or mapped.')
 _BATCH_SIZES = flags.DEFINE_list(
     'batch_sizes', [], 'Batch sizes. Default: those of each network. Suites '
     'without batches take other sizes here. sampling: numbers of values or '
     'records; estimators, quantiles and densities: records of a repetition; '
-    'curves: thresholds or keys; butterfly: length of a vector.')
+    'curves: thresholds or keys; butterfly: length of a vector; stream: '
+    'records.')
 _METHODS = flags.DEFINE_list(
     'methods', [], 'Methods. Default: those of the suite.')
 _ROUNDS = flags.DEFINE_integer(

@@ -237,6 +237,15 @@ NORMS = {
 }
 """Methods for one layer; the first two force one way."""
 
+STREAMS = {
+    'memory': Method('streams', 'dpjax, 64,000 records in memory'),
+    'ours': Method('streams', 'dpjax, records read while training'),
+}
+"""Where the records are that a step is made on."""
+
+STREAM_MODELS = ('computed', 'mapped')
+"""Records that are computed from their numbers, or mapped from a file."""
+
 LOOPS = ('sgd', 'dp_sgd', 'dp_sgd_vmap', 'dp_sgd_per_layer',
          'dp_sgd_automatic', 'dp_sgd_adaptive', 'layer_clipped', 'lip_dp_sgd',
          'fix_lip_dp_sgd', 'lip_normalised', 'lip_propagated', 'lip_adaptive')
@@ -273,6 +282,7 @@ def find(suite: str, name: str) -> Method:
            'quantiles': QUANTILES, 'curves': CURVES, 'densities': DENSITIES,
            'parametric': PARAMETRIC, 'replicas': REPLICAS,
            'butterfly': BUTTERFLY, 'models': NETWORK_STEPS,
+           'stream': STREAMS,
            'loop': dict.fromkeys(LOOPS, Method(
                'loops', 'training of dpjax'))}.get(suite, STEPS)
   if base not in known:

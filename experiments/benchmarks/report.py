@@ -59,6 +59,10 @@ _ABOUT_RATIOS = {
               'timed in the same process, in turns; for `plain` they are those '
               'of a program over itself. No method draws noise. Operations are '
               'those of products and convolutions, in every pass of a loop.',
+    'stream': 'Ratios are over the same step on 64,000 records in memory. The '
+              'size is the number of records, of 784 numbers each; batches '
+              'have about 1,024. A process may use 2 GB of memory for data, a '
+              'tenth of the largest data set.',
 }
 # Methods in the figure; each is drawn with its best set of XLA flags.
 _DRAWN = ('nonprivate', 'lip', 'ours', 'vmap', 'jax_privacy', 'opacus_hooks',
@@ -152,7 +156,7 @@ _CELLS: dict[str, Callable[[Metrics, int], str]] = {
     'quantiles': _program_cell, 'curves': _program_cell,
     'densities': _program_cell, 'parametric': _program_cell,
     'replicas': _images_cell, 'butterfly': _program_cell,
-    'models': network_findings.cell}
+    'models': network_findings.cell, 'stream': _program_cell}
 _MEMORY = ('peak memory of the first one, minus resident memory before it; '
            'for dpjax also seconds of compiling and scratch memory planned by '
            'XLA')
@@ -176,6 +180,8 @@ _IN_CELLS = {
     'models': 'ratio of {time}{threads}; of scratch memory planned by XLA; of '
               'operations; of seconds of tracing and compiling; {time} of a '
               'step; for dpjax the parameters with slow gradients, of all',
+    'stream': 'ratio of {time}{threads}; wall time of a step; peak memory of '
+              'the first one, minus resident memory before it',
 }
 _STEPS_IN_CELLS = 'ratio; {time} of a step{threads}'
 

@@ -30,6 +30,8 @@ SUITES = {
     'butterfly': 'products of square butterflies with 64 vectors, beside dense '
                  'matrices',
     'models': 'clipping of networks of today, beside a step without privacy',
+    'stream': 'steps on records that are read while training, within 2 GB of '
+              'memory, beside records in memory',
 }
 DEVICES = (1, 2, 4, 8)
 
@@ -43,11 +45,12 @@ class Setting:
     model: name of the network; in norms the layer, in sampling 'noise' or
       'poisson', in loop the training run, in estimators the statistic, in
       quantiles mechanism and number of levels, in curves the operation, in
-      densities the estimator, in butterfly 'product' or 'gradients'.
+      densities the estimator, in butterfly 'product' or 'gradients', in stream
+      where records come from.
     size: batch size, in replicas of each network; in sampling the number of
       values or records, in estimators, quantiles and densities the records of a
       repetition, in curves the thresholds or keys, in butterfly the length of a
-      vector.
+      vector, in stream the records of the data.
     method: name of the method.
     num_devices: number of devices over which the batch is divided.
   """
@@ -102,6 +105,7 @@ _SIZES = {
     'absolute': (2**10, 2**12, 2**15),
     'release_tree': (2**10, 2**15), 'release_square_root': (2**10, 2**15),
     'comparison': (10**3, 10**4), 'comparison_everywhere': (10**3, 45_211),
+    **dict.fromkeys(methods.STREAM_MODELS, (64_000, 640_000, 6_400_000)),
     'noise': (10**4, 10**5, 10**6), 'poisson': (10**4, 10**5, 10**6),
     'resnet20_bfloat16': (256,), 'resnet20_float32': (256,),
     'tiny_resnet8': (8,),
@@ -126,6 +130,7 @@ _MODELS = {
     'replicas': methods.REPLICA_MODELS[:1],
     'butterfly': methods.BUTTERFLY_MODELS,
     'models': network_names.LARGE,
+    'stream': methods.STREAM_MODELS,
 }
 _ON_CPU = {
     'replicas': methods.REPLICA_MODELS[-1:],
@@ -157,6 +162,7 @@ _METHODS = {
     'replicas': ('large', 'pack_1', 'pack_4', 'pack_8', 'vmap'),
     'butterfly': tuple(methods.BUTTERFLY),
     'models': tuple(methods.NETWORK_STEPS),
+    'stream': tuple(methods.STREAMS),
 }
 _REPEATED = (('independent_1', 10**4), ('joint_8', 10**4), ('joint_30', 10**3),
              ('recursive_127', 10**4), ('histogram_30', 10**4),
@@ -180,16 +186,18 @@ _SMOKE = {
     'replicas': ('tiny_resnet8', ('large', 'pack_4')),
     'butterfly': ('product', ('dense', 'ours')),
     'models': ('tiny_gpt_scan', ('plain', 'ours', 'vmap')),
+    'stream': ('computed', tuple(methods.STREAMS)),
 }
 _SMOKE_SIZES = {'sampling': (1000,), 'estimators': (50,), 'quantiles': (50,),
                 'curves': (50,), 'densities': (50,), 'parametric': (50,),
-                'replicas': (2,), 'butterfly': (64,), 'models': (4,)}
+                'replicas': (2,), 'butterfly': (64,), 'models': (4,),
+                'stream': (3000,)}
 _UNITS = {'step': methods.LIMITS, 'memory': ('limit',),
           'norms': ('gram', 'kept'), 'sampling': ('threefry',),
           'loop': ('sgd',), 'estimators': ('numpy',),
           'quantiles': ('published',), 'densities': ('numpy',),
           'parametric': ('numpy',), 'replicas': ('large',),
-          'butterfly': ('dense',),
+          'butterfly': ('dense',), 'stream': ('memory',),
           'curves': tuple(name for name in methods.CURVES if name != 'ours')}
 
 
@@ -249,6 +257,7 @@ def _check_models(suite: str, models: Iterable[str]) -> None:
              'densities': methods.DENSITY_MODELS,
              'parametric': methods.PARAMETRIC_MODELS,
              'replicas': methods.REPLICA_MODELS,
+             'stream': methods.STREAM_MODELS,
              'butterfly': methods.BUTTERFLY_MODELS,
              'models': tuple(network_names.NETWORKS)}.get(
                  suite, tuple(architectures.MODELS))

@@ -59,6 +59,9 @@ TARGETS = {
         Target('resnet20_bfloat16', 256, 'ratio', 1.667, 'of large',
                methods=methods.PACKS, accelerator=True),
     ),
+    'stream': tuple(
+        Target(model, 6_400_000, 'ratio', 1.1, 'of memory')
+        for model in methods.STREAM_MODELS),
     'butterfly': tuple(
         Target(model, 2**12, 'ratio', 1.0, 'of dense')
         for model in methods.BUTTERFLY_MODELS),

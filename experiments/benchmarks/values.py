@@ -52,7 +52,7 @@ def _order(item: tuple[Line, Any]) -> tuple[int, Line]:
   names = [*methods.STEPS, *methods.DRAWS, *methods.NORMS, *methods.LOOPS,
            *methods.ESTIMATORS, *methods.QUANTILES, *methods.CURVES,
            *methods.DENSITIES, *methods.REPLICAS, *methods.BUTTERFLY,
-           *methods.NETWORK_STEPS]
+           *methods.NETWORK_STEPS, *methods.STREAMS]
   return names.index(base), line
 
 
@@ -61,6 +61,7 @@ def _model_order(model: str) -> tuple[int, str]:
   names = [*architectures.MODELS, *layers.LAYERS, *methods.QUANTILE_MODELS,
            *methods.CURVE_MODELS, *methods.DENSITY_MODELS,
            *methods.REPLICA_MODELS, *methods.BUTTERFLY_MODELS,
+           *methods.STREAM_MODELS,
            *network_names.NETWORKS]
   return names.index(model) if model in names else len(names), model
 
