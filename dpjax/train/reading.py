@@ -95,8 +95,8 @@ def selection(numbers: np.ndarray, size: int,
     num_rows = max(1, -(-len(numbers) // size)) * size
   if len(numbers) > num_rows:
     raise ValueError(
-        f'the batch has {num_rows} rows, the sample has more records: a '
-        'Poisson batch must not be cut off; load all of sample(state).indices')
+        f'the batch has {num_rows} rows, the sample has more records: it must '
+        'not be cut off; load all of sample(state).indices')
   # They stay on the host, where a user reads them.
   rows: Any = np.pad(numbers, (0, num_rows - len(numbers)))
   num_selected: Any = np.int32(len(numbers))

@@ -5,9 +5,8 @@ into memory, Parquet files, Arrow tables, data sets of Hugging Face, Grain,
 TensorFlow Datasets and PyTorch, and functions of record numbers.
 
 Data that can only be read in an order of its own is refused. Epsilon is that of
-Poisson sampling: in each step each record is drawn independently of all others.
-Batches of a shuffled epoch, or of a buffer, have another distribution, and
-another epsilon.
+the sampler, which draws the numbers of the records of each step. Batches of a
+shuffled epoch, or of a buffer, have another distribution, and another epsilon.
 """
 
 from collections.abc import Callable, Sequence
@@ -122,7 +121,8 @@ def _loading(records: Any, num_records: int | None,
       records, (str, os.PathLike, np.generic)) or _is_array(records)):
     raise ValueError(
         f'data of type {type(records).__name__} come in an order of their own, '
-        'which is not Poisson sampling, so epsilon would not hold: ' + _INSTEAD)
+        'which is not that of a sampler, so epsilon would not hold: '
+        + _INSTEAD)
   if callable(records) and not by_number:
     if num_records is None:
       raise ValueError('a function of record numbers needs num_records')
