@@ -10,6 +10,7 @@ from typing import Any
 from dpjax import errors
 from dpjax.data import registry
 from dpjax.data import schema_files
+from dpjax.data import streamed
 from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
@@ -33,6 +34,8 @@ def check(config: TrainingConfig) -> TrainingConfig:
     raise ValueError(f'fold must be an integer from 0 to '
                      f'{config.num_folds - 1}, got {config.fold}')
   _check_canaries(config)
+  if config.stream:
+    _check_stream(config)
   _check_networks(config)
   _check_method(config)
   return config
@@ -62,6 +65,17 @@ def _check_canaries(config: TrainingConfig) -> None:
       config.canary_kind != options.CANARY_KINDS[0]):
     raise ValueError('canary_kind and canary_seed need canaries; '
                      'num_canaries must be at least 1')
+
+
+def _check_stream(config: TrainingConfig) -> None:
+  """Checks that the records can stay on disk."""
+  if config.schema is None:
+    raise ValueError(f'stream reads your own Parquet files; {config.dataset} '
+                     'is a data set in memory')
+  streamed.check_format(config.dataset)
+  if config.num_canaries:
+    raise ValueError('canaries are joined to the records in memory: with '
+                     'stream, num_canaries must be 0')
 
 
 def _check_networks(config: TrainingConfig) -> None:
