@@ -173,8 +173,8 @@ def _configs() -> list[TrainingConfig]:
         shared.numbers(name, text, int))
   # The schema is an option: with another, the run is another.
   values['schema'] = own_data.schema(values['dataset'])
-  values['stream'] |= streamed.is_several(values['dataset'],
-                                          data_dir=shared.DATA_DIR.value)
+  values['stream'] |= streamed.stays_on_disk(values['dataset'],
+                                             data_dir=shared.DATA_DIR.value)
   noise = values.pop('noise')
   configs = [
       configuration.check(TrainingConfig(

@@ -5,8 +5,8 @@ public bounds, transforms and category lists. So loading data costs no privacy
 budget.
 
 Modules, in import order: files, columns, tabular, schemas, arrays, splits,
-schema_files, user_tables, streamed, drafts, containers, pickles, tfds_records,
-images, image_files, image_sets, registry, series.
+schema_files, user_tables, drafts, containers, pickles, tfds_records, images,
+streamed, image_files, image_sets, registry, series.
 """
 
 from typing import TYPE_CHECKING

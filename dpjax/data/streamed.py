@@ -1,6 +1,6 @@
-"""Tables of the user that stay on disk: Parquet files and a public schema.
+"""Data sets that stay on disk: Parquet files, and images of TFDS.
 
-A record is encoded from its own fields and the public schema, as
+A record of a table is encoded from its own fields and the public schema, as
 `user_tables.load` encodes whole files, bit for bit. Only a few row groups are
 in memory, whatever the number of records.
 """
@@ -13,8 +13,10 @@ import os
 import numpy as np
 
 from dpjax.data import files
+from dpjax.data import images
 from dpjax.data import schema_files
 from dpjax.data import tabular
+from dpjax.data import tfds_records
 from dpjax.data import user_tables
 from dpjax.tables import reader
 from dpjax.tables import row_groups
@@ -64,9 +66,14 @@ class StreamedDataset:
     return digest.digest()
 
 
-def is_several(path: str, *,
-               data_dir: str | os.PathLike[str] | None = None) -> bool:
-  """Returns whether a path is a folder, or a pattern such as 'a/*.parquet'."""
+def stays_on_disk(path: str, *,
+                  data_dir: str | os.PathLike[str] | None = None) -> bool:
+  """Returns whether a data set can only be streamed.
+
+  It is a folder, a pattern such as 'a/*.parquet', or a name 'tfds:...'.
+  """
+  if path.startswith(user_tables.TFDS):
+    return True
   if not user_tables.is_path(path):
     return False
   candidates = _candidates(path, data_dir)
@@ -105,6 +112,52 @@ def open_table(path: str, schema: str, *,
   return StreamedDataset(
       name=path, num_records=len(records.files), num_classes=user.num_classes,
       record_shape=(len(user.schema.feature_names),), load=records.load)
+
+
+def open_images(name: str, *, data_dir: str | os.PathLike[str] | None = None,
+                downsample: int = 1, low: float = -1.0) -> StreamedDataset:
+  """Opens images that TensorFlow Datasets prepared as ArrayRecord files.
+
+  Args:
+    name: 'tfds:' and the name of a data set with images of one shape, a label,
+      and the parts train and test.
+    data_dir: data folder; default $DPJAX_DATA_DIR.
+    downsample: see `images.downsample`.
+    low: see `images.scale`.
+
+  Raises:
+    FileNotFoundError: there is no such folder.
+    ValueError: TFDS cannot read the folder, or a shape is not allowed.
+  """
+  folder = tfds_records.find(name.removeprefix(user_tables.TFDS),
+                             data_dir=data_dir)
+  if folder is None:
+    raise FileNotFoundError(
+        f'no ArrayRecord files of {name} are in the data folder: give '
+        '--data_dir or DPJAX_DATA_DIR, and prepare them by tfds.builder(..., '
+        "file_format='array_record')")
+  parts = tfds_records.Opened(folder)
+  num_train = parts.train.size
+  shape = parts.train.read([0]).x.shape[1:]
+  levels = images.levels(max_value=255, low=low)
+
+  def load(numbers: np.ndarray) -> dict[str, np.ndarray]:
+    pixels = np.empty((len(numbers), *shape), np.uint8)
+    y = np.empty(len(numbers), np.int32)
+    for part, places, first in (
+        (parts.train, np.flatnonzero(numbers < num_train), 0),
+        (parts.test, np.flatnonzero(numbers >= num_train), num_train)):
+      if len(places):
+        read = part.read((numbers[places] - first).tolist())
+        if read.x.shape[1:] != shape:
+          raise ValueError(f'{folder} has images of several shapes')
+        pixels[places], y[places] = read
+    return {'x': levels[images.shrink(pixels, downsample, name)], 'y': y}
+
+  return StreamedDataset(
+      name=name, num_records=num_train + parts.test.size, load=load,
+      num_test=parts.test.size, num_classes=parts.num_classes,
+      record_shape=load(np.zeros(1, np.int64))['x'].shape[1:])
 
 
 class _ParquetTable:

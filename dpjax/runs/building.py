@@ -78,8 +78,11 @@ def open_streamed(config: TrainingConfig, *, data_dir: str | None = None
 
   Args and raises as for `load`.
   """
-  return streamed.open_table(config.dataset, known(config.schema),
-                             data_dir=data_dir)
+  if config.schema is None:
+    return streamed.open_images(
+        config.dataset, data_dir=data_dir, downsample=config.downsample,
+        low=_low(config))
+  return streamed.open_table(config.dataset, config.schema, data_dir=data_dir)
 
 
 def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
@@ -89,8 +92,13 @@ def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
   """
   if not isinstance(dataset, images.ImageDataset):
     return dataset
-  low = -1.0 if config.pixels == 'signed' else 0.0
-  return images.downsample(dataset, config.downsample)._replace(low=low)
+  return images.downsample(dataset, config.downsample)._replace(
+      low=_low(config))
+
+
+def _low(config: TrainingConfig) -> float:
+  """Returns the value that pixel 0 is mapped to."""
+  return -1.0 if config.pixels == 'signed' else 0.0
 
 
 def make_model(config: TrainingConfig, dataset: AnyDataset) -> Model:

@@ -41,6 +41,12 @@ def check(config: TrainingConfig) -> TrainingConfig:
   return config
 
 
+def has_images(config: TrainingConfig) -> bool:
+  """Returns whether the records of a configuration are images."""
+  return (config.dataset in registry.IMAGES or
+          config.dataset.startswith(user_tables.TFDS))
+
+
 def _check_dataset(config: TrainingConfig) -> None:
   """Checks that the data set is a known name, or a file with a schema."""
   if config.schema is not None:
@@ -52,6 +58,10 @@ def _check_dataset(config: TrainingConfig) -> None:
     raise ValueError(
         f'{config.dataset} needs a public schema: bounds of numbers, '
         'categories, and classes of the label')
+  elif config.dataset.startswith(user_tables.TFDS):
+    if not config.stream:
+      raise ValueError(f'{config.dataset} is read from disk: stream must be '
+                       'true')
   else:
     errors.check_choice('dataset', config.dataset,
                         (*registry.names(), *registry.image_names()))
@@ -69,9 +79,9 @@ def _check_canaries(config: TrainingConfig) -> None:
 
 def _check_stream(config: TrainingConfig) -> None:
   """Checks that the records can stay on disk."""
-  if config.schema is None:
-    raise ValueError(f'stream reads your own Parquet files; {config.dataset} '
-                     'is a data set in memory')
+  if config.schema is None and not config.dataset.startswith(user_tables.TFDS):
+    raise ValueError('stream reads Parquet files of your own, or data sets '
+                     f'tfds:...; {config.dataset} is kept in memory')
   streamed.check_format(config.dataset)
   if config.num_canaries:
     raise ValueError('canaries are joined to the records in memory: with '
@@ -80,7 +90,7 @@ def _check_stream(config: TrainingConfig) -> None:
 
 def _check_networks(config: TrainingConfig) -> None:
   """Checks that model, method and data set fit together."""
-  images = config.dataset in registry.IMAGES
+  images = has_images(config)
   models = options.IMAGE_MODELS if images else options.TABLE_MODELS
   if config.model is not None:
     errors.check_choice(
@@ -103,7 +113,7 @@ def _check_networks(config: TrainingConfig) -> None:
 
 def _check_method(config: TrainingConfig) -> None:
   """Checks the options that depend on the method."""
-  images = config.dataset in registry.IMAGES
+  images = has_images(config)
   method = training_methods.METHODS[config.method]
   if config.recertify_every > 1 and (not method.recertifies or
                                      config.weights != 'free'):
@@ -144,7 +154,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   if num_train > num_available:
     raise ValueError(f'num_examples must be at most {num_available}, the '
                      f'training part of {config.dataset}, got {num_train}')
-  images = config.dataset in registry.IMAGES
+  images = has_images(config)
   num_slots = num_train + config.num_canaries
   # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
   # one record at random.

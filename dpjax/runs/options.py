@@ -65,7 +65,9 @@ class TrainingConfig:
       DATA, f'Name of the data set, one of {", ".join(registry.names())}; '
       f'images: {", ".join(registry.image_names())}; or the path of your own '
       'table, which needs a public schema: a CSV file with a header, or '
-      'Parquet; a folder or a pattern of Parquet files is streamed.'))
+      'Parquet. A folder or a pattern of Parquet files is streamed, and so is '
+      'tfds:NAME, images that TensorFlow Datasets prepared as ArrayRecord '
+      'files.'))
   method: str = field(metadata=about(
       NETWORK, 'Training method.', choices=METHODS))
   epsilon: float = field(default=1.0, metadata=about(

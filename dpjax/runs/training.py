@@ -182,6 +182,8 @@ def num_available(config: TrainingConfig,
   # The sizes must agree with those of `split_rows` and `on_disk.split`.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
+  elif isinstance(dataset, StreamedDataset) and dataset.num_test:
+    available = dataset.num_records - dataset.num_test
   else:
     total = (dataset.num_records if isinstance(dataset, StreamedDataset) else
              dataset.x.shape[0])

@@ -16,7 +16,7 @@ import glob
 import itertools
 import os
 import threading
-from typing import Any, TYPE_CHECKING
+from typing import Any, IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -126,11 +126,13 @@ class ParquetRecords(GroupedRecords):
     """
     self._path, self._numeric = os.fspath(path), numeric
     self._metadata: list[Any] = []
+    self._versions: list[tuple[int, int]] = []
     self._paths, schemas, self._places = paths(self._path), [], []
     if not self._paths:
       raise ValueError(f'no Parquet file is at {self._path}')
     for place, name in enumerate(self._paths):
       with open(name, 'rb') as file, parquet.opened(name, file) as whole:
+        self._versions.append(_version(file))
         self._metadata.append(whole.metadata)
         schemas.append(whole.schema_arrow.remove_metadata())
       self._places += [(place, group)
@@ -161,15 +163,21 @@ class ParquetRecords(GroupedRecords):
     """Returns a row group; the last ones that were read are kept."""
     with self._lock:
       if number not in self._kept:
-        place, group = self._places[number]
-        name = self._paths[place]
-        with open(name, 'rb') as file, parquet.opened(
-            name, file, self._metadata[place]) as whole:
-          self._kept[number] = whole.read_row_group(group, list(self.columns))
+        self._kept[number] = self._read(*self._places[number])
         if len(self._kept) > KEPT_GROUPS:
           self._kept.popitem(last=False)
       self._kept.move_to_end(number)
       return self._kept[number]
+
+
+  def _read(self, place: int, group: int) -> 'pyarrow.Table':
+    """Reads a row group of a file, which must still be what it was."""
+    name = self._paths[place]
+    with open(name, 'rb') as file:
+      if _version(file) != self._versions[place]:
+        raise ValueError(f'{name} was changed after it was opened')
+      with parquet.opened(name, file, self._metadata[place]) as whole:
+        return whole.read_row_group(group, list(self.columns))
 
 
 class ArrowRecords(GroupedRecords):
@@ -185,6 +193,12 @@ class ArrowRecords(GroupedRecords):
   def group(self, number: int) -> 'pyarrow.RecordBatch':
     """Returns a batch of the table."""
     return self._batches[number].select(list(self.columns))
+
+
+def _version(file: IO[bytes]) -> tuple[int, int]:
+  """Returns what changes with the content of a file."""
+  status = os.stat(file.fileno())
+  return status.st_size, status.st_mtime_ns
 
 
 def paths(path: str) -> list[str]:

@@ -3,14 +3,18 @@
 import datetime
 import decimal
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 import pytest
 
+from dpjax.data import images
 from dpjax.data import streamed
+from dpjax.data import tfds_records
 from dpjax.data import user_tables
+from tests.data import tfds_records_test as prepared
 
 _SIZE = 90
 _COLUMNS = {
@@ -139,26 +143,69 @@ def test_columns_and_files_that_are_not_there(folder):
     streamed.open_table(path, _SCHEMA)
 
 
-def test_a_file_that_is_damaged_later_is_one_line(folder):
-  data = streamed.open_table(f'{folder}/a.parquet', _SCHEMA)
-  content = (folder / 'a.parquet').read_bytes()
-  (folder / 'a.parquet').write_bytes(bytes(len(content)))
+def test_a_file_that_changes_after_it_was_opened_is_refused(folder):
+  path = folder / 'a.parquet'
+  content, status = path.read_bytes(), path.stat()
+  data = streamed.open_table(str(path), _SCHEMA)
+  path.write_bytes(content)
+  os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+  with pytest.raises(ValueError, match='a.parquet was changed after it was op'):
+    data.load(np.arange(3))
+  # Damage that leaves no trace is an error of one line.
+  path.write_bytes(bytes(len(content)))
+  os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
   with pytest.raises(ValueError, match='a.parquet is not .* damaged') as error:
     data.load(np.arange(3))
   assert '\n' not in str(error.value)
 
 
 def test_folders_and_patterns_are_several_files(folder):
-  assert streamed.is_several(str(folder))
-  assert streamed.is_several(f'{folder}/*.parquet')
-  assert not streamed.is_several(f'{folder}/a.parquet')
-  assert streamed.is_several('[ab].parquet', data_dir=folder)
+  assert streamed.stays_on_disk(str(folder))
+  assert streamed.stays_on_disk(f'{folder}/*.parquet')
+  assert not streamed.stays_on_disk(f'{folder}/a.parquet')
+  assert streamed.stays_on_disk('[ab].parquet', data_dir=folder)
   (folder / '[ab].parquet').touch()
-  assert not streamed.is_several('[ab].parquet', data_dir=folder)
+  assert not streamed.stays_on_disk('[ab].parquet', data_dir=folder)
+  assert streamed.stays_on_disk('tfds:mnist')
   # The name of a data set may also be that of a folder.
   (folder / 'adult').mkdir()
-  assert not streamed.is_several('adult', data_dir=folder)
+  assert not streamed.stays_on_disk('adult', data_dir=folder)
   for name in ('a.csv', 'a/*.TSV.GZ'):
     with pytest.raises(ValueError, match=r'is text.*convert it to Parquet'):
       streamed.check_format(name)
   streamed.check_format('a.parquet')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('downsample, low', [(1, -1.0), (2, 0.0)])
+def test_images_have_the_bits_of_those_in_memory(tmp_path, downsample, low):
+  prepared.Tiny.shape = (6, 4, 3)
+  prepared.PARTS[6, 4, 3] = prepared.containers.Parts(
+      prepared._part(11, (6, 4, 3)), prepared._part(3, (6, 4, 3)))
+  prepared.Tiny(data_dir=tmp_path,
+                file_format='array_record').download_and_prepare()
+  folder = tfds_records.find('tiny', data_dir=tmp_path)
+  whole = images.downsample(images.ImageDataset(
+      'tiny', *tfds_records.read(folder), tuple('abcd'), 255), downsample)
+  expected = whole._replace(low=low).records
+  data = streamed.open_images('tfds:tiny', data_dir=tmp_path,
+                              downsample=downsample, low=low)
+  assert (data.num_records, data.num_test, data.num_classes) == (14, 3, 4)
+  assert data.record_shape == whole.image_shape
+  numbers = np.array([13, 0, 10, 11, 5, 5])
+  loaded = data.load(numbers)
+  np.testing.assert_array_equal(
+      loaded['x'], np.asarray(expected.x)[numbers], strict=True)
+  assert loaded['y'].tolist() == np.asarray(expected.y)[numbers].tolist()
+  assert loaded['y'].dtype == np.int32
+  with pytest.raises(ValueError, match='downsample must divide the sides 6 and'):
+    streamed.open_images('tfds:tiny', data_dir=tmp_path, downsample=4)
+
+
+def test_images_that_are_not_there(tmp_path):
+  with pytest.raises(FileNotFoundError, match='no ArrayRecord files of tfds:x '):
+    streamed.open_images('tfds:x', data_dir=tmp_path)
+  (tmp_path / 'x' / '1.0.0').mkdir(parents=True)
+  (tmp_path / 'x' / '1.0.0' / 'x-train.array_record-00000-of-00001').touch()
+  with pytest.raises(ValueError, match='1.0.0 is not a readable TFDS folder'):
+    streamed.open_images('tfds:x', data_dir=tmp_path)

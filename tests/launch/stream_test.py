@@ -20,6 +20,7 @@ from dpjax.runs import summary as summaries
 from dpjax.runs import training
 from dpjax.train import checkpoint
 from dpjax.train import loop
+from tests.data import tfds_records_test as prepared
 from tests.launch import resume_test as resuming
 from tests.launch.own_data_test import _call
 
@@ -174,10 +175,42 @@ def test_refusals_spend_nothing(folder, tmp_path, words, message):
   assert 'at most (2' not in out and not (tmp_path / 'run').exists()
 
 
+@pytest.mark.slow
+def test_images_of_tfds_keep_their_split(tmp_path):
+  shape = (12, 10, 1)
+  prepared.Tiny.shape = shape
+  prepared.PARTS[shape] = prepared.containers.Parts(
+      prepared._part(60, shape), prepared._part(30, shape))
+  prepared.Tiny(data_dir=tmp_path,
+                file_format='array_record').download_and_prepare()
+  status, out, err = _call(train, (
+      '--dataset=tfds:tiny', f'--data_dir={tmp_path}', '--epsilon=2',
+      '--num_steps=3', '--batch_size=10', '--num_examples=50', '--width=4',
+      '--channels=2', '--depth=1', '--downsample=2', '--noise_seed=1',
+      f'--output_dir={tmp_path / "run"}'))
+  assert status == 0 and 'at most (2, ' in out, err
+  summary = summaries.read(tmp_path / 'run')
+  assert summary['dataset'] == 'tfds:tiny' and summary['config']['stream']
+  assert (summary['n'], summary['num_test']) == (50, 30)
+  with np.load(tmp_path / 'run' / 'params.npz') as params:
+    assert (3, 3, 1, 2) in {params[name].shape for name in params}
+  config = configuration.resolve(configuration.TrainingConfig(
+      dataset='tfds:tiny', stream=True, method='dp_sgd'), num_available=60)
+  data = building.open_streamed(config, data_dir=tmp_path)
+  split = on_disk.split(config, data)
+  assert np.flatnonzero(split.is_test(np.arange(90))).tolist() == list(
+      range(60, 90))
+  assert sorted(split.train(np.arange(60)).tolist()) == list(range(60))
+
+
 def test_named_data_sets_are_not_streamed(folder):
-  with pytest.raises(ValueError, match='adult is a data set in memory'):
-    configuration.check(configuration.TrainingConfig(
-        dataset='adult', method='dp_sgd', stream=True))
+  named = lambda name, **changes: configuration.check(
+      configuration.TrainingConfig(dataset=name, method='dp_sgd', **changes))
+  with pytest.raises(ValueError, match='adult is kept in memory'):
+    named('adult', stream=True)
+  with pytest.raises(ValueError, match='tfds:mnist is read from disk: stream'):
+    named('tfds:mnist')
+  named('tfds:mnist', stream=True)
   config = _config(folder)
   with pytest.raises(ValueError, match='trained one at a time'):
     training.train([config, config])
