@@ -54,6 +54,7 @@ from dpjax.cli import devices
 from dpjax.cli import errors
 from dpjax.cli import flags as shared
 from dpjax.cli import own_data
+from dpjax.data import streamed
 from dpjax.report import tables
 from dpjax.runs import configuration
 from dpjax.runs import grouping
@@ -172,6 +173,8 @@ def _configs() -> list[TrainingConfig]:
         shared.numbers(name, text, int))
   # The schema is an option: with another, the run is another.
   values['schema'] = own_data.schema(values['dataset'])
+  values['stream'] |= streamed.stays_on_disk(values['dataset'],
+                                             data_dir=shared.DATA_DIR.value)
   noise = values.pop('noise')
   configs = [
       configuration.check(TrainingConfig(
@@ -200,7 +203,8 @@ def _groups(
     configs: Sequence[TrainingConfig],
     output_dir: str) -> list[tuple[Sequence[TrainingConfig], pathlib.Path]]:
   """Returns groups of runs trained together, and their checkpoint folders."""
-  groups = grouping.groups(configs, interrupted.BATCHED)
+  groups = grouping.groups(
+      configs, () if configs[0].stream else interrupted.BATCHED)
   # Checkpoints of a group are named after its first run.
   root = str(pathlib.Path(output_dir) / interrupted.FOLDER)
   return list(zip(groups, _folders([group[0] for group in groups], root),

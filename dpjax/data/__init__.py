@@ -6,7 +6,7 @@ budget.
 
 Modules, in import order: files, columns, tabular, schemas, arrays, splits,
 schema_files, user_tables, drafts, containers, pickles, tfds_records, images,
-image_files, image_sets, registry, series.
+streamed, image_files, image_sets, registry, series.
 """
 
 from typing import TYPE_CHECKING

@@ -63,6 +63,13 @@ class ImageDataset(NamedTuple):
                  jnp.asarray(images.y))
 
 
+def levels(*, max_value: int, low: float) -> np.ndarray:
+  """Returns what `scale` maps the bytes 0, ..., 255 to, [256] float32."""
+  # The clip bounds bytes above max_value.
+  return np.clip((1.0 - low) * np.arange(256) / max_value + low, low,
+                 1.0).astype(np.float32)
+
+
 @functools.partial(jax.jit, static_argnames=('max_value', 'low'))
 def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
   """Maps pixels linearly from [0, max_value] to [low, 1].
@@ -80,9 +87,8 @@ def scale(x: Array, *, max_value: int, low: float = -1.0) -> Array:
     [...] float32; 0 and max_value are mapped to low and 1 exactly.
   """
   # A lookup table gives the same floats on every device; compiled arithmetic
-  # rounds differently. The clip bounds bytes above max_value.
-  table = np.clip((1.0 - low) * np.arange(256) / max_value + low, low, 1.0)
-  return jnp.asarray(table, jnp.float32)[x]
+  # rounds differently.
+  return jnp.asarray(levels(max_value=max_value, low=low))[x]
 
 
 def subset(key: PRNGKey, dataset: ImageDataset, *, num_train: int,
@@ -130,20 +136,27 @@ def downsample(dataset: ImageDataset, factor: int) -> ImageDataset:
   Raises:
     ValueError: a side is not a multiple of `factor`.
   """
+  train, test = (part._replace(x=shrink(part.x, factor, dataset.name))
+                 for part in (dataset.train, dataset.test))
+  return dataset._replace(train=train, test=test)
+
+
+def shrink(x: np.ndarray, factor: int, name: str) -> np.ndarray:
+  """Returns images [n, h, w, c] uint8 with smaller sides, see `downsample`.
+
+  Args:
+    x: the images.
+    factor: side of a block in pixels, at least 1.
+    name: name of the data set, for messages.
+  """
   errors.check_at_least('factor', factor, 1)
-  height, width, channels = dataset.image_shape
+  _, height, width, channels = x.shape
   if height % factor or width % factor:
     raise ValueError(f'downsample must divide the sides {height} and {width} '
-                     f'of {dataset.name}, got {factor}')
-
-  def shrink(images: Images) -> Images:
-    blocks = images.x.reshape((-1, height // factor, factor, width // factor,
-                               factor, channels))
-    # 4,000 x 4,000 pixels of 255 still add up to less than 2^32.
-    total = blocks.sum((2, 4), dtype=np.uint32)
-    # Half of the divisor, added before the division, rounds halves up.
-    means = (total + factor**2 // 2) // factor**2
-    return images._replace(x=means.astype(np.uint8))
-
-  return dataset._replace(train=shrink(dataset.train),
-                          test=shrink(dataset.test))
+                     f'of {name}, got {factor}')
+  blocks = x.reshape((-1, height // factor, factor, width // factor, factor,
+                      channels))
+  # 4,000 x 4,000 pixels of 255 still add up to less than 2^32.
+  total = blocks.sum((2, 4), dtype=np.uint32)
+  # Half of the divisor, added before the division, rounds halves up.
+  return ((total + factor**2 // 2) // factor**2).astype(np.uint8)

@@ -8,11 +8,13 @@ TFDS imports the classes named in features.json, so read only folders that you
 trust.
 """
 
+from collections.abc import Callable, Iterable, Iterator
+import contextlib
 import importlib.util
 import io
 import os
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,17 +56,62 @@ def read(folder: pathlib.Path) -> containers.Parts:
   Raises:
     ValueError: TFDS cannot read the folder.
   """
-  import tensorflow_datasets as tfds  # Slow to import; rarely needed.
-  try:
-    builder = tfds.builder_from_directory(folder, file_format='array_record')
-    # Images stay PNG bytes here: TFDS would decode them by TensorFlow.
-    return containers.Parts(*(
-      _read_part(builder.as_data_source(
+  parts = Opened(folder)
+  return containers.Parts(*(part.read(range(part.size))
+                            for part in (parts.train, parts.test)))
+
+
+class Part(NamedTuple):
+  """A part of a prepared data set, whose records are read by number.
+
+  Attributes:
+    size: number of records.
+    read: numbers -> images and labels; raises ValueError if TFDS or Pillow
+      cannot read them.
+  """
+  size: int
+  read: Callable[[Iterable[int]], containers.Images]
+
+
+class Opened:
+  """A prepared data set with an image and a label, whose records stay on disk.
+
+  Attributes:
+    train: the publisher's training part.
+    test: the publisher's test part.
+    num_classes: number of classes of the label.
+  """
+
+  def __init__(self, folder: pathlib.Path):
+    """Opens a folder, see `read`; raises ValueError if TFDS cannot read it."""
+    self._folder = folder
+    with self._one_line():
+      import tensorflow_datasets as tfds  # Slow to import; rarely needed.
+      builder = tfds.builder_from_directory(folder, file_format='array_record')
+      self.num_classes: int = builder.info.features['label'].num_classes
+      # Images stay PNG bytes here: TFDS would decode them by TensorFlow.
+      self.train, self.test = (self._part(builder.as_data_source(
         split=split, decoders={'image': tfds.decode.SkipDecoding()}))
-      for split in ('train', 'test')))
-  except Exception as error:  # TFDS can raise any type of exception.
-    raise ValueError(f'{folder} is not a readable TFDS folder: '
-                     f'{errors.one_line(error)}') from None
+                               for split in ('train', 'test'))
+
+  def _part(self, source: Any) -> Part:
+
+    def read(numbers: Iterable[int]) -> containers.Images:
+      with self._one_line():
+        records = source.__getitems__(list(numbers))
+        return containers.Images(
+          np.stack([_decode(record['image']) for record in records]),
+          np.array([record['label'] for record in records]))
+
+    return Part(len(source), read)
+
+  @contextlib.contextmanager
+  def _one_line(self) -> Iterator[None]:
+    try:
+      yield
+    except Exception as error:  # TFDS can raise any type of exception.
+      raise ValueError(f'{self._folder} is not a readable TFDS folder: '
+                       f'{errors.one_line(error)}') from None
 
 
 def prepare(name: str, *,
@@ -87,14 +134,6 @@ def prepare(name: str, *,
   import tensorflow_datasets as tfds
   tfds.builder(
     name, data_dir=root, file_format='array_record').download_and_prepare()
-
-
-def _read_part(source: Any) -> containers.Images:
-  """Reads all images and labels of a TFDS data source."""
-  records = source.__getitems__(range(len(source)))
-  return containers.Images(
-    np.stack([_decode(record['image']) for record in records]),
-    np.array([record['label'] for record in records]))
 
 
 def _decode(content: bytes) -> np.ndarray:

@@ -20,6 +20,10 @@ from dpjax.data import tabular
 from dpjax.tables import reader
 
 
+TFDS = 'tfds:'
+"""Start of names of data sets that TensorFlow Datasets prepared."""
+
+
 class Counts(NamedTuple):
   """Exact counts of how often a column's rules applied. NOT a private release.
 
@@ -38,7 +42,8 @@ class Counts(NamedTuple):
 def is_path(name: str) -> bool:
   """Returns whether `name` is a file path rather than a data set name."""
   # The names of published data sets have neither dots nor slashes.
-  return '.' in name or '/' in name or os.sep in name
+  return not name.startswith(TFDS) and (
+      '.' in name or '/' in name or os.sep in name)
 
 
 def find(path: str, *, data_dir: str | os.PathLike[str] | None = None

@@ -10,6 +10,7 @@ import optax
 from dpjax.data import arrays
 from dpjax.data import images
 from dpjax.data import registry
+from dpjax.data import streamed
 from dpjax.data import user_tables
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
@@ -29,6 +30,7 @@ from dpjax.train import averaging
 from dpjax.train import optimizers
 
 Dataset = arrays.Dataset | images.ImageDataset
+AnyDataset = Dataset | streamed.StreamedDataset
 
 _PADDING = 4
 _LARGEST_NORM = 1e4
@@ -46,8 +48,10 @@ class Shapes(NamedTuple):
   num_classes: int
 
 
-def shapes(dataset: Dataset) -> Shapes:
+def shapes(dataset: AnyDataset) -> Shapes:
   """Returns the record shape and the number of classes of a data set."""
+  if isinstance(dataset, streamed.StreamedDataset):
+    return Shapes(dataset.record_shape, dataset.num_classes)
   if isinstance(dataset, images.ImageDataset):
     return Shapes(dataset.image_shape, dataset.num_classes)
   return Shapes(dataset.x.shape[1:], dataset.num_classes)
@@ -68,6 +72,19 @@ def load(config: TrainingConfig, *, data_dir: str | None = None) -> Dataset:
   return registry.load(config.dataset, data_dir=data_dir)
 
 
+def open_streamed(config: TrainingConfig, *, data_dir: str | None = None
+                  ) -> streamed.StreamedDataset:
+  """Opens the files of a configuration with `stream`, whose records stay there.
+
+  Args and raises as for `load`.
+  """
+  if config.schema is None:
+    return streamed.open_images(
+        config.dataset, data_dir=data_dir, downsample=config.downsample,
+        low=_low(config))
+  return streamed.open_table(config.dataset, config.schema, data_dir=data_dir)
+
+
 def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
   """Downsamples and scales images as configured; returns tables unchanged.
 
@@ -75,11 +92,16 @@ def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
   """
   if not isinstance(dataset, images.ImageDataset):
     return dataset
-  low = -1.0 if config.pixels == 'signed' else 0.0
-  return images.downsample(dataset, config.downsample)._replace(low=low)
+  return images.downsample(dataset, config.downsample)._replace(
+      low=_low(config))
 
 
-def make_model(config: TrainingConfig, dataset: Dataset) -> Model:
+def _low(config: TrainingConfig) -> float:
+  """Returns the value that pixel 0 is mapped to."""
+  return -1.0 if config.pixels == 'signed' else 0.0
+
+
+def make_model(config: TrainingConfig, dataset: AnyDataset) -> Model:
   """Builds the network, with the norm bounds that the method needs."""
   data = shapes(dataset)
   model = (_perceptron if len(data.record) == 1 else _image_model)(config,

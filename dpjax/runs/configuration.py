@@ -10,6 +10,7 @@ from typing import Any
 from dpjax import errors
 from dpjax.data import registry
 from dpjax.data import schema_files
+from dpjax.data import streamed
 from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
@@ -33,9 +34,17 @@ def check(config: TrainingConfig) -> TrainingConfig:
     raise ValueError(f'fold must be an integer from 0 to '
                      f'{config.num_folds - 1}, got {config.fold}')
   _check_canaries(config)
+  if config.stream:
+    _check_stream(config)
   _check_networks(config)
   _check_method(config)
   return config
+
+
+def has_images(config: TrainingConfig) -> bool:
+  """Returns whether the records of a configuration are images."""
+  return (config.dataset in registry.IMAGES or
+          config.dataset.startswith(user_tables.TFDS))
 
 
 def _check_dataset(config: TrainingConfig) -> None:
@@ -49,6 +58,10 @@ def _check_dataset(config: TrainingConfig) -> None:
     raise ValueError(
         f'{config.dataset} needs a public schema: bounds of numbers, '
         'categories, and classes of the label')
+  elif config.dataset.startswith(user_tables.TFDS):
+    if not config.stream:
+      raise ValueError(f'{config.dataset} is read from disk: stream must be '
+                       'true')
   else:
     errors.check_choice('dataset', config.dataset,
                         (*registry.names(), *registry.image_names()))
@@ -64,9 +77,20 @@ def _check_canaries(config: TrainingConfig) -> None:
                      'num_canaries must be at least 1')
 
 
+def _check_stream(config: TrainingConfig) -> None:
+  """Checks that the records can stay on disk."""
+  if config.schema is None and not config.dataset.startswith(user_tables.TFDS):
+    raise ValueError('stream reads Parquet files of your own, or data sets '
+                     f'tfds:...; {config.dataset} is kept in memory')
+  streamed.check_format(config.dataset)
+  if config.num_canaries:
+    raise ValueError('canaries are joined to the records in memory: with '
+                     'stream, num_canaries must be 0')
+
+
 def _check_networks(config: TrainingConfig) -> None:
   """Checks that model, method and data set fit together."""
-  images = config.dataset in registry.IMAGES
+  images = has_images(config)
   models = options.IMAGE_MODELS if images else options.TABLE_MODELS
   if config.model is not None:
     errors.check_choice(
@@ -89,7 +113,7 @@ def _check_networks(config: TrainingConfig) -> None:
 
 def _check_method(config: TrainingConfig) -> None:
   """Checks the options that depend on the method."""
-  images = config.dataset in registry.IMAGES
+  images = has_images(config)
   method = training_methods.METHODS[config.method]
   if config.recertify_every > 1 and (not method.recertifies or
                                      config.weights != 'free'):
@@ -130,7 +154,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   if num_train > num_available:
     raise ValueError(f'num_examples must be at most {num_available}, the '
                      f'training part of {config.dataset}, got {num_train}')
-  images = config.dataset in registry.IMAGES
+  images = has_images(config)
   num_slots = num_train + config.num_canaries
   # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
   # one record at random.

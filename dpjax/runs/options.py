@@ -65,7 +65,9 @@ class TrainingConfig:
       DATA, f'Name of the data set, one of {", ".join(registry.names())}; '
       f'images: {", ".join(registry.image_names())}; or the path of your own '
       'table, which needs a public schema: a CSV file with a header, or '
-      'Parquet.'))
+      'Parquet. A folder or a pattern of Parquet files is streamed, and so is '
+      'tfds:NAME, images that TensorFlow Datasets prepared as ArrayRecord '
+      'files.'))
   method: str = field(metadata=about(
       NETWORK, 'Training method.', choices=METHODS))
   epsilon: float = field(default=1.0, metadata=about(
@@ -274,6 +276,10 @@ class TrainingConfig:
       NETWORK, 'dp_sgd_adaptive: whether one clip norm adapts, for the whole '
       'gradient, or one for each layer.', choices=clip_norms.BLOCKS,
       later=True))
+  stream: bool = field(default=False, metadata=about(
+      DATA, 'Whether records of your own Parquet files are read from disk '
+      'during training, so that memory does not grow with their number. The '
+      'split is another one than in memory.', later=True))
 
   @property
   def num_slots(self) -> int:

@@ -78,14 +78,14 @@ def new_keys(num: int) -> PRNGKey:
 
 
 def draw(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
-         records: Batch) -> PRNGKey:
+         records: Batch | bytes) -> PRNGKey:
   """Returns the keys [L] of L runs, derived from noise_seed or secret.
 
   Args:
     configs: resolved configurations; all with a noise_seed, or none.
     keys: [L] keys from `new_keys` for runs without a noise_seed; None draws
       new ones.
-    records: the records that all runs train on.
+    records: the records that all runs train on, or a digest of all of them.
 
   Raises:
     ValueError: if keys are given for runs with a noise_seed, or if there are
@@ -99,7 +99,8 @@ def draw(configs: Sequence[TrainingConfig], keys: PRNGKey | None,
     # A key kept for a killed run must not noise another configuration, or
     # another version of the records: the same noise would be used twice.
     # All processes need the same keys, so one digest serves all.
-    digest = processes.from_first(lambda: _digest(records))
+    digest = records if isinstance(records, bytes) else (
+        processes.from_first(lambda: _digest(records)))
     return jnp.concatenate([
         key_lib.bound_to(keys[run:run + 1], repr(config).encode(), digest)
         for run, config in enumerate(configs)])

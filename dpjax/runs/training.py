@@ -1,7 +1,7 @@
 """Trains configurations: calibrates noise, splits data, trains, evaluates.
 
 Configurations that differ in seed, epsilon and fold only are trained together
-by one compiled program.
+by one compiled program; with records on disk, one at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,14 @@ import numpy as np
 from dpjax import tree
 from dpjax.data import images
 from dpjax.data import splits
+from dpjax.data.streamed import StreamedDataset
 from dpjax.models.model import Model
 from dpjax.papers.bassily import bassily_plan
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import building
 from dpjax.runs import canaries as canaries_lib
 from dpjax.runs import configuration
+from dpjax.runs import on_disk
 from dpjax.runs import run_keys
 from dpjax.runs import settings
 from dpjax.runs import training_methods
@@ -38,7 +40,8 @@ from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Params, PRNGKey
+from dpjax.train.sources import Source
+from dpjax.typing import ApplyFn, Array, Batch, Params, PRNGKey
 
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
@@ -144,7 +147,7 @@ def _public(config: TrainingConfig) -> dict[str, Any]:
 
 
 def lattice_size(config: TrainingConfig,
-                 dataset: building.Dataset) -> int | None:
+                 dataset: building.AnyDataset) -> int | None:
   """Returns the number of values per step for lattice noise, else None."""
   if config.noise != 'lattice_gaussian':
     return None
@@ -173,13 +176,17 @@ def split_rows(config: TrainingConfig,
   return splits.take(split, settings.known(config.num_examples))
 
 
-def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
+def num_available(config: TrainingConfig,
+                  dataset: building.AnyDataset) -> int:
   """Returns how many training records the data set has under this split."""
-  # The sizes must agree with those of `split_rows`.
+  # The sizes must agree with those of `split_rows` and `on_disk.split`.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
+  elif isinstance(dataset, StreamedDataset) and dataset.num_test:
+    available = dataset.num_records - dataset.num_test
   else:
-    total = dataset.x.shape[0]
+    total = (dataset.num_records if isinstance(dataset, StreamedDataset) else
+             dataset.x.shape[0])
     available = total - round(config.test_fraction * total)
   if config.fold is None:
     return available
@@ -188,7 +195,7 @@ def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
 
 def train(
     configs: Sequence[TrainingConfig], *, data_dir: str | None = None,
-    dataset: building.Dataset | None = None,
+    dataset: building.AnyDataset | None = None,
     on_plans: OnPlans | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     mesh: jax.sharding.Mesh | None = None,
@@ -198,7 +205,8 @@ def train(
   """Trains configurations that differ in seeds, epsilon and fold only.
 
   Args:
-    configs: the L configurations; all with a noise_seed, or none.
+    configs: the L configurations; all with a noise_seed, or none. Only one
+      if its records stay on disk.
     data_dir: folder of the data sets; None for the default folder.
     dataset: the data set if it is loaded already, before `building.prepare`.
     on_plans: called with [(resolved configuration, plan)] before training.
@@ -228,23 +236,36 @@ def train(
         (config.fold is None) != (first.fold is None)):
       raise ValueError('runs trained together may differ in seeds and epsilon '
                        'only, or in the fold that they leave out')
+  if first.stream and len(configs) > 1:
+    raise ValueError('runs on records that stay on disk are trained one at a '
+                     'time')
   if dataset is None:
-    dataset = building.load(first, data_dir=data_dir)
-  dataset = building.prepare(first, dataset)
+    dataset = (building.open_streamed if first.stream else building.load)(
+        first, data_dir=data_dir)
+  if not isinstance(dataset, StreamedDataset):
+    dataset = building.prepare(first, dataset)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]
-  keys = run_keys.draw(configs, keys, dataset.records)
-  parts = [draw_parts(config, dataset, key)
-           for config, key in zip(configs, keys, strict=True)]
+  description = checkpoint.describe(configs)
+  if isinstance(dataset, StreamedDataset):
+    # All fields are read, and refused if they are not allowed, before budget
+    # is spent. The digest refuses to resume a run on changed files.
+    digest = dataset.digest()
+    description[checkpoint.ALL_RECORDS] = digest.hex()
+    keys = run_keys.draw(configs, keys, digest)
+    data = _on_disk(configs[0], dataset)
+  else:
+    keys = run_keys.draw(configs, keys, dataset.records)
+    data = _in_memory(configs, dataset, keys)
   num_released = lattice_size(configs[0], dataset)
   plans = [make_plan(config, num_released) for config in configs]
   if on_plans is not None:
     on_plans(list(zip(configs, plans, strict=True)))
   if checkpoints is not None:
     checkpoints = dataclasses.replace(
-        checkpoints, description={**checkpoints.description,
-                                  **checkpoint.describe(configs)})
-  return _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
+        checkpoints, description={**checkpoints.description, **description})
+  model = building.make_model(configs[0], dataset)
+  return _fit(configs, keys, plans, model, data, on_progress, mesh,
               checkpoints)
 
 
@@ -264,25 +285,61 @@ def draw_parts(config: TrainingConfig, dataset: building.Dataset,
   return canaries_lib.draw(config, dataset, split, key)
 
 
+class _Data(NamedTuple):
+  """The records of the L runs.
+
+  Attributes:
+    records: all records, or a source of the training records.
+    rows: [L, n] numbers of the training records; None for a source.
+    num_test: number of records that each run is evaluated on.
+    accuracies: (apply, params [L, ...]) -> accuracies [L] on these.
+    canaries: canaries of each run, None without.
+  """
+  records: Batch | Source
+  rows: Array | None
+  num_test: int
+  accuracies: Callable[[ApplyFn, Params], Sequence[float]]
+  canaries: Sequence[Canaries | None]
+
+
+def _in_memory(configs: Sequence[TrainingConfig], dataset: building.Dataset,
+               keys: PRNGKey) -> _Data:
+  """Returns the data of runs on records in memory."""
+  canaries, parts = zip(*(
+      draw_parts(config, dataset, key)
+      for config, key in zip(configs, keys, strict=True)), strict=True)
+  records, rows = dataset.records, [split.train for split in parts]
+  if configs[0].num_canaries:
+    records, slots = canaries_lib.join(records, canaries)
+    rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
+  test = jnp.stack([split.test for split in parts])
+  return _Data(
+      records, jnp.stack(rows), test.shape[1],
+      lambda apply, params: evaluate.accuracies(
+          apply, params, records, test).tolist(), canaries)
+
+
+def _on_disk(config: TrainingConfig, dataset: StreamedDataset) -> _Data:
+  """Returns the data of one run on records that stay on disk."""
+  split = on_disk.split(config, dataset)
+  return _Data(
+      on_disk.source(dataset, split), None, len(split.test),
+      lambda apply, params: [on_disk.accuracy(apply, params, dataset, split)],
+      [None])
+
+
 def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
-         plans: Sequence[TrainingPlan], dataset: building.Dataset,
-         parts: Sequence[tuple[Canaries | None, splits.Split]],
+         plans: Sequence[TrainingPlan], model: Model, data: _Data,
          on_progress: Callable[[int, int], None] | None,
          mesh: jax.sharding.Mesh | None, checkpoints: Checkpoints | None
          ) -> list[TrainingResult]:
   """Trains and evaluates resolved configurations; the arguments of `train`."""
   first = configs[0]
-  model = building.make_model(first, dataset)
-  records, rows = dataset.records, [split.train for _, split in parts]
-  if first.num_canaries:
-    records, slots = canaries_lib.join(
-        records, [canaries for canaries, _ in parts if canaries is not None])
-    rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
   result = loop.fit(
       keys, init_keys=jnp.stack(list(map(run_keys.init_key, configs))),
       plans=plans, model=model, method=building.make_method(first, model),
-      optimizer=building.make_optimizer(first), records=records,
-      rows=jnp.stack(rows),
+      optimizer=building.make_optimizer(first), records=data.records,
+      rows=data.rows,
       allocation=settings.known(first.allocation), on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
       averaging=building.make_averaging(first), mesh=mesh,
@@ -290,29 +347,27 @@ def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
   params, average = result.state.params, result.state.average
   if isinstance(average, AverageState):  # else ()
     params = average.mean
-  accuracies = evaluate.accuracies(
-      model.apply, params, records,
-      jnp.stack([split.test for _, split in parts]))
+  accuracies = data.accuracies(model.apply, params)
   return [
-      _result(config, plan, part, run=run, fitted=result,
+      _result(config, plan, canaries, run=run, fitted=result,
+              num_test=data.num_test,
               params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]),
                                   params),
               test_accuracy=float(accuracies[run]),
               train_seconds=result.train_seconds / len(configs))
-      for run, (config, plan, part) in enumerate(
-          zip(configs, plans, parts, strict=True))
+      for run, (config, plan, canaries) in enumerate(
+          zip(configs, plans, data.canaries, strict=True))
   ]
 
 
 def _result(config: TrainingConfig, plan: TrainingPlan,
-            part: tuple[Canaries | None, splits.Split], *, run: int,
-            fitted: loop.FitResult, params: Params, test_accuracy: float,
+            canaries: Canaries | None, *, run: int, fitted: loop.FitResult,
+            num_test: int, params: Params, test_accuracy: float,
             train_seconds: float) -> TrainingResult:
   """Returns the result of one of the runs that were trained together."""
-  canaries, split = part
   return TrainingResult(
       config=config, plan=plan, num_train=settings.known(config.num_examples),
-      num_test=split.test.shape[0], params=params, test_accuracy=test_accuracy,
+      num_test=num_test, params=params, test_accuracy=test_accuracy,
       epsilon=_epsilon(plan, settings.known(config.delta), config.accountant),
       epsilon_valid=training_methods.METHODS[config.method].epsilon_valid,
       joint_noise_multiplier=float(fitted.joint_noise_multipliers[run]),

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
+def opened(path: str, file: IO[bytes],
+           metadata: 'parquet.FileMetaData | None' = None
+           ) -> 'Iterator[parquet.ParquetFile]':
   """Opens a Parquet file; errors while it is used also become `FileError`.
 
   Args:
     path: name of the file, for messages.
     file: the file, open in binary mode at its start.
+    metadata: that of the file if it was opened before; None reads it.
 
   Raises:
     ImportError: if pyarrow is not installed.
@@ -34,8 +37,9 @@ def opened(path: str, file: IO[bytes]) -> 'Iterator[parquet.ParquetFile]':
                       'dpjax[parquet]') from error
   try:
     # This reads metadata; records are unpacked after the check.
-    whole = parquet.ParquetFile(file)
-    _check_expansion(whole.metadata, path, file)
+    whole = parquet.ParquetFile(file, metadata=metadata)
+    if metadata is None:
+      _check_expansion(whole.metadata, path, file)
     yield whole
   except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
     raise FileError('damaged', f'{path} is not a Parquet file, or is damaged: '

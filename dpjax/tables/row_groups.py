@@ -10,12 +10,13 @@ of a batch only.
 
 import abc
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+import functools
 import glob
 import itertools
 import os
 import threading
-from typing import Any, TYPE_CHECKING
+from typing import Any, IO, TYPE_CHECKING
 
 import numpy as np
 
@@ -37,22 +38,24 @@ class GroupedRecords(abc.ABC):
   """
 
   def __init__(self, schema: 'pyarrow.Schema', sizes: Sequence[int],
-               columns: Sequence[str] | None):
+               columns: Sequence[str] | None, *, numeric: bool = True):
     """Checks the columns.
 
     Args:
       schema: names and types of the table.
       sizes: number of records of each group.
       columns: the columns that are wanted; None for all.
+      numeric: whether they must be numeric, as `load` needs.
 
     Raises:
-      ValueError: if a column is missing, or is not of numbers or of lists of
-        them; if there are no records.
+      ValueError: if a column is missing, or must be numeric and is not of
+        numbers or of lists of them; if there are no records.
     """
     self.columns = tuple(schema.names if columns is None else columns)
     for name in self.columns:
       errors.check_choice('column', name, tuple(schema.names))
-      _check_numeric(name, schema.field(name).type)
+      if numeric:
+        _check_numeric(name, schema.field(name).type)
     self._ends = list(itertools.accumulate(sizes))
     if not self._ends or not self._ends[-1] or not self.columns:
       raise ValueError('the table has no records, or no columns')
@@ -78,12 +81,8 @@ class GroupedRecords(abc.ABC):
       ValueError: if an integer or a list is missing, or if lists differ in
         length. Whether this happens depends on the records.
     """
-    groups = np.searchsorted(self._ends, numbers, side='right')
     whole: dict[str, np.ndarray] = {}
-    for number in np.unique(groups).tolist():
-      places = np.flatnonzero(groups == number)
-      start = self._ends[number - 1] if number else 0
-      taken = self.group(number).take(numbers[places] - start)
+    for places, taken in self.parts(numbers):
       for name in self.columns:
         values = _numbers(name, taken.column(name))
         if name not in whole:
@@ -94,28 +93,46 @@ class GroupedRecords(abc.ABC):
         whole[name][places] = values
     return whole
 
+  def parts(self, numbers: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
+    """Yields (places in `numbers`, their records) for each group that has any.
+
+    Args:
+      numbers: [k] integers from 0.
+    """
+    groups = np.searchsorted(self._ends, numbers, side='right')
+    for number in np.unique(groups).tolist():
+      places = np.flatnonzero(groups == number)
+      start = self._ends[number - 1] if number else 0
+      yield places, self.group(number).take(numbers[places] - start)
+
 
 class ParquetRecords(GroupedRecords):
   """Records of Parquet files, in the order of the files."""
 
   def __init__(self, path: str | os.PathLike[str], columns:
-               Sequence[str] | None = None):
+               Sequence[str] | None = None, *, numeric: bool = True):
     """Reads the metadata of the files.
 
     Args:
       path: a file, a folder of files that end in .parquet, or a pattern such as
         'folder/*.parquet'. Files are in the order of their names.
       columns: the columns that are wanted; None for all.
+      numeric: whether they must be numeric, as `load` needs.
 
     Raises:
       ImportError: if pyarrow is not installed.
       ValueError: see `GroupedRecords`; if there is no such file, or if files
         have different columns.
     """
-    self._path, self._metadata = os.fspath(path), []
-    self._paths, schemas, self._places = _files(self._path), [], []
+    self._path, self._numeric = os.fspath(path), numeric
+    self._metadata: list[Any] = []
+    self._versions: list[tuple[int, int]] = []
+    self._paths, schemas, self._places = paths(self._path), [], []
+    if not self._paths:
+      raise ValueError(f'no Parquet file is at {self._path}')
     for place, name in enumerate(self._paths):
       with open(name, 'rb') as file, parquet.opened(name, file) as whole:
+        self._versions.append(_version(file))
         self._metadata.append(whole.metadata)
         schemas.append(whole.schema_arrow.remove_metadata())
       self._places += [(place, group)
@@ -125,27 +142,42 @@ class ParquetRecords(GroupedRecords):
         raise ValueError(f'{name} has other columns than {self._paths[0]}')
     super().__init__(schemas[0], [
         self._metadata[place].row_group(group).num_rows
-        for place, group in self._places], columns)
+        for place, group in self._places], columns, numeric=numeric)
+    self._file_ends = list(itertools.accumulate(
+        metadata.num_rows for metadata in self._metadata))
     self._kept: collections.OrderedDict[int, Any] = collections.OrderedDict()
     self._lock = threading.Lock()
 
   def __reduce__(self) -> tuple[Any, ...]:
     # A copy in another process reads the files anew.
-    return ParquetRecords, (self._path, self.columns)
+    return functools.partial(ParquetRecords, numeric=self._numeric), (
+        self._path, self.columns)
+
+  def where(self, number: int) -> tuple[str, int]:
+    """Returns the file of a record, and its number in that file, from 0."""
+    place = int(np.searchsorted(self._file_ends, number, side='right'))
+    return self._paths[place], number - (
+        self._file_ends[place - 1] if place else 0)
 
   def group(self, number: int) -> 'pyarrow.Table':
     """Returns a row group; the last ones that were read are kept."""
-    from pyarrow import parquet as files
     with self._lock:
       if number not in self._kept:
-        place, group = self._places[number]
-        with files.ParquetFile(self._paths[place],
-                               metadata=self._metadata[place]) as whole:
-          self._kept[number] = whole.read_row_group(group, list(self.columns))
+        self._kept[number] = self._read(*self._places[number])
         if len(self._kept) > KEPT_GROUPS:
           self._kept.popitem(last=False)
       self._kept.move_to_end(number)
       return self._kept[number]
+
+
+  def _read(self, place: int, group: int) -> 'pyarrow.Table':
+    """Reads a row group of a file, which must still be what it was."""
+    name = self._paths[place]
+    with open(name, 'rb') as file:
+      if _version(file) != self._versions[place]:
+        raise ValueError(f'{name} was changed after it was opened')
+      with parquet.opened(name, file, self._metadata[place]) as whole:
+        return whole.read_row_group(group, list(self.columns))
 
 
 class ArrowRecords(GroupedRecords):
@@ -163,14 +195,17 @@ class ArrowRecords(GroupedRecords):
     return self._batches[number].select(list(self.columns))
 
 
-def _files(path: str) -> list[str]:
-  """Returns the files that a path, a folder or a pattern names."""
+def _version(file: IO[bytes]) -> tuple[int, int]:
+  """Returns what changes with the content of a file."""
+  status = os.stat(file.fileno())
+  return status.st_size, status.st_mtime_ns
+
+
+def paths(path: str) -> list[str]:
+  """Returns the files that a path, a folder or a pattern names; [] if none."""
   if os.path.isdir(path):
     path = os.path.join(glob.escape(path), '*.parquet')
-  names = [path] if os.path.exists(path) else sorted(glob.glob(path))
-  if not names:
-    raise ValueError(f'no Parquet file is at {path}')
-  return names
+  return [path] if os.path.exists(path) else sorted(glob.glob(path))
 
 
 def _is_list(kind: 'pyarrow.DataType') -> bool:

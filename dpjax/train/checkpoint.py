@@ -31,7 +31,9 @@ from dpjax.typing import Array, Batch, PyTree
 KEPT = 2  # Checkpoints that stay in a folder.
 
 _CHECKSUMS = 'checksums'
-_CHECKED_BY_DIGEST = ('keys', 'rows', 'records')
+ALL_RECORDS = 'records on disk'
+"""Name of a description by a digest, which messages do not show."""
+_CHECKED_BY_DIGEST = ('keys', 'rows', 'records', ALL_RECORDS)
 
 
 def _to_stderr(line: str) -> None:

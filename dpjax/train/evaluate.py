@@ -1,12 +1,16 @@
 """Accuracy of trained models on held-out records."""
 
+from collections.abc import Iterable
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from dpjax.train import loading
 from dpjax.typing import ApplyFn, Array, Batch, Params
 
-# Records evaluated at a time, which bounds the memory of activations.
-_PART = 500
+PART = 500
+"""Records evaluated at a time, which bounds the memory of activations."""
 
 
 def accuracy(apply: ApplyFn, params: Params, records: Batch, rows: Array
@@ -28,7 +32,7 @@ def accuracy(apply: ApplyFn, params: Params, records: Batch, rows: Array
   correct = jax.lax.map(
       lambda row: jnp.argmax(apply(params, jax.tree.map(
           lambda leaf: leaf[row][None], records.x))[0], -1)
-      == records.y[row], rows, batch_size=_PART)
+      == records.y[row], rows, batch_size=PART)
   return jnp.mean(correct, dtype=jnp.float32)
 
 
@@ -40,3 +44,29 @@ def accuracies(apply: ApplyFn, params: Params, records: Batch, rows: Array
   """
   return jax.jit(jax.vmap(lambda p, r: accuracy(apply, p, records, r)))(
       params, rows)
+
+
+def accuracy_of_parts(apply: ApplyFn, params: Params,
+                      parts: Iterable[Batch]) -> float:
+  """Returns the `accuracy` on records that are read part by part.
+
+  Args:
+    apply: see `accuracy`.
+    params: one model's parameters.
+    parts: the records to evaluate, at least one; parts of at most `PART`
+      records are compiled once.
+  """
+
+  @jax.jit
+  def num_correct(params: Params, part: Batch, size: Array) -> Array:
+    right = jnp.argmax(apply(params, part.x), -1) == part.y
+    return jnp.sum(right & (jnp.arange(len(right)) < size))
+
+  correct = total = 0
+  for part in parts:
+    size = len(part.y)
+    padded = loading.padded(part, max(size, PART))
+    correct += int(num_correct(params, padded, np.int32(size)))
+    total += size
+  # In float32, as in memory.
+  return float(np.float32(correct) / np.float32(total))

@@ -1,5 +1,8 @@
 """Tests dpjax.data.splits."""
 
+import collections
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -111,3 +114,112 @@ def test_folds_that_are_not_there(index, num_folds, message):
   split = splits.train_test_split(jax.random.key(0), 10)
   with pytest.raises(ValueError, match=message):
     splits.fold(split, index, num_folds=num_folds)
+
+
+_SIZES = (*range(1, 40), 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 10_007)
+
+
+def test_permutations_have_each_number_once():
+  for size in _SIZES:
+    order = splits.Permutation(seed=3, size=size)
+    numbers = order(np.arange(size))
+    assert numbers.dtype == np.int64
+    np.testing.assert_array_equal(np.sort(numbers), np.arange(size))
+    np.testing.assert_array_equal(order.inverse(numbers), np.arange(size))
+
+
+def test_a_permutation_of_billions_has_no_array_of_them():
+  order = splits.Permutation(seed=0, size=2**31 - 1)
+  places = np.array([0, 1, 2**31 - 2, 10**9])
+  numbers = order(places)
+  np.testing.assert_array_equal(order.inverse(numbers), places)
+  # The numbers of one place at a time are those of all at once.
+  np.testing.assert_array_equal(
+    [order(places[i:i + 1])[0] for i in range(4)], numbers)
+  other = splits.Permutation(seed=1, size=2**31 - 1)
+  assert not (other(places) == numbers).any()
+  with pytest.raises(ValueError, match='numbers must be from 0 to 4'):
+    splits.Permutation(seed=0, size=5)(np.array([5]))
+
+
+def _assert_uniform(counts, num_cells):
+  """Checks counts by a chi-square test; false alarms are below 1e-6.
+
+  The bound is that of Laurent and Massart (2000), Lemma 1, at exp(-16) ~ 1e-7.
+  The counts are of many draws, so that their statistic is chi-square.
+  """
+  expected = sum(counts.values()) / num_cells
+  assert expected >= 40 and len(counts) <= num_cells
+  statistic = sum((count - expected)**2 for count in counts.values()
+                  ) / expected + (num_cells - len(counts)) * expected
+  free = num_cells - 1
+  assert statistic < free + 2 * math.sqrt(16 * free) + 32, statistic
+
+
+@pytest.mark.slow
+def test_permutations_are_uniform():
+  """All permutations of few numbers, and two places of many numbers."""
+  for size in (2, 3, 4, 5):
+    _assert_uniform(collections.Counter(
+      tuple(splits.Permutation(seed=seed, size=size)(np.arange(size)).tolist())
+      for seed in range(6000)), math.factorial(size))
+  for size in (10, 1000):
+    pairs = [splits.Permutation(seed=seed, size=size)(
+      np.array([0, size // 2])) for seed in range(6000)]
+    _assert_uniform(collections.Counter(
+      tuple((pair * 10 // size).tolist()) for pair in pairs),
+                    90 if size == 10 else 100)
+  # Neighbours within one permutation are not near each other either.
+  numbers = splits.Permutation(seed=7, size=10**6)(np.arange(20_000))
+  cells = (numbers // 10**5).tolist()
+  _assert_uniform(collections.Counter(zip(cells[::2], cells[1::2])), 100)
+
+
+@pytest.mark.parametrize('num_examples, num_test', [
+  (10, 0), (103, 0), (103, 23), (2, 1)])
+def test_numbered_splits_are_partitions(num_examples, num_test):
+  split = splits.numbered_split(4, num_examples, num_test=num_test,
+                                test_fraction=0.3)
+  size = num_test or round(0.3 * num_examples)
+  assert (split.num_train, len(split.test)) == (num_examples - size, size)
+  numbers = np.arange(num_examples)
+  test = numbers[split.is_test(numbers)]
+  train = split.train(np.arange(split.num_train))
+  assert len(test) == size
+  np.testing.assert_array_equal(np.sort(np.concatenate([train, test])), numbers)
+  if num_test:  # Of the publisher.
+    np.testing.assert_array_equal(test, numbers[-num_test:])
+  np.testing.assert_array_equal(
+    split.take(1).train(np.array([0])), train[:1])
+  if num_examples > 10:
+    other = splits.numbered_split(5, num_examples, num_test=num_test)
+    assert (other.train(np.arange(9)) != train[:9]).any()
+    assert (train != np.sort(train)).any()
+
+
+@pytest.mark.parametrize('num_test', [0, 20])
+def test_numbered_folds_validate_each_training_record_once(num_test):
+  split = splits.numbered_split(0, 103, num_test=num_test)
+  numbers, folds = np.arange(103), []
+  train = split.train(np.arange(split.num_train))
+  for index in range(4):
+    each = split.fold(index, num_folds=4)
+    validated = numbers[each.is_test(numbers)]
+    trained = each.train(np.arange(each.num_train))
+    together = np.concatenate([trained, validated])
+    assert len(trained) == 60 and len(validated) == 20
+    assert sorted(together.tolist()) == sorted(train[:80].tolist())
+    folds.append(validated)
+  assert sorted(np.concatenate(folds).tolist()) == sorted(train[:80].tolist())
+
+
+def test_numbered_splits_that_are_not_there():
+  split = splits.numbered_split(0, 10)
+  with pytest.raises(ValueError, match='num_train must be at most 8.*got 9'):
+    split.take(9)
+  with pytest.raises(ValueError, match='fold must be below num_folds'):
+    split.fold(4, num_folds=4)
+  with pytest.raises(ValueError, match='0.01 of 10 examples leaves one part'):
+    splits.numbered_split(0, 10, test_fraction=0.01)
+  with pytest.raises(ValueError, match='num_train must be an integer >= 1'):
+    splits.numbered_split(0, 10, num_test=10)

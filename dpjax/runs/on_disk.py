@@ -1,0 +1,70 @@
+"""The records of a run that stay on disk: split, source and evaluation."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from dpjax.data import splits
+from dpjax.data.streamed import StreamedDataset
+from dpjax.runs import settings
+from dpjax.runs.configuration import TrainingConfig
+from dpjax.train import evaluate
+from dpjax.train import sources
+from dpjax.typing import ApplyFn, Batch, Params
+
+
+def split(config: TrainingConfig,
+          dataset: StreamedDataset) -> splits.NumberedSplit:
+  """Splits the records into training and test; the same for every method.
+
+  As in memory the split depends on the split seed only, but it is another one.
+  """
+  seed = config.seed if config.split_seed is None else config.split_seed
+  whole = splits.numbered_split(
+      seed, dataset.num_records, num_test=dataset.num_test,
+      test_fraction=config.test_fraction)
+  if config.fold is not None:
+    whole = whole.fold(config.fold, num_folds=config.num_folds)
+  return whole.take(settings.known(config.num_examples))
+
+
+def source(dataset: StreamedDataset,
+           parts: splits.NumberedSplit) -> sources.Source:
+  """Returns the training records of a split, numbered from 0."""
+
+  def load(indices: np.ndarray) -> dict[str, np.ndarray]:
+    return dataset.load(parts.train(indices))
+
+  return sources.source(load, num_records=parts.num_train)
+
+
+def accuracy(apply: ApplyFn, params: Params, dataset: StreamedDataset,
+             parts: splits.NumberedSplit) -> float:
+  """Returns the accuracy on the test part, read in the order of the files.
+
+  Args:
+    apply: of the model.
+    params: parameters of one run, with a leading axis [1].
+    dataset: records on disk.
+    parts: their split.
+  """
+  one = jax.tree.map(lambda leaf: leaf[0], params)
+  read: Any = (dataset.load(numbers) for numbers in _held_out(dataset, parts))
+  return evaluate.accuracy_of_parts(
+      apply, one, (Batch(**records) for records in read))
+
+
+def _held_out(dataset: StreamedDataset,
+              parts: splits.NumberedSplit) -> Iterator[np.ndarray]:
+  """Yields the numbers of the test records, in parts of one size."""
+  # In the order of the split, each part would be in most row groups.
+  numbers = np.zeros([0], np.int64)
+  for block in dataset.blocks():
+    numbers = np.concatenate([numbers, block[parts.is_test(block)]])
+    while len(numbers) >= evaluate.PART:
+      yield numbers[:evaluate.PART]
+      numbers = numbers[evaluate.PART:]
+  if len(numbers):
+    yield numbers
