@@ -14,6 +14,7 @@ from dpjax.data import streamed
 from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
+from dpjax.runs import run_sampling
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.options import TrainingConfig as TrainingConfig
@@ -38,6 +39,7 @@ def check(config: TrainingConfig) -> TrainingConfig:
     _check_stream(config)
   _check_networks(config)
   _check_method(config)
+  run_sampling.check(config)
   return config
 
 
@@ -158,9 +160,10 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   num_slots = num_train + config.num_canaries
   # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
   # one record at random.
+  recipe = recipes.recipe(config.method, num_train=num_slots,
+                          dataset=config.dataset, images=images)
   defaults: dict[str, Any] = {
-      **recipes.recipe(config.method, num_train=num_slots,
-                       dataset=config.dataset, images=images),
+      **recipe, **run_sampling.defaults(config, recipe, num_slots=num_slots),
       'num_examples': num_train,
       'model': 'convnet' if images else None,
       'delta': num_slots**-config.delta_power}
@@ -182,13 +185,14 @@ def release_noise(config: TrainingConfig) -> str:
   use floating-point noise: their seed reveals the noise anyway. Lattice noise
   costs e^epsilon times its distance from Gaussian noise in delta. Up to epsilon
   = 8 this is below 10^-10 for 10^10 released values; far above, it would use up
-  delta.
+  delta. Correlated noise is floating-point noise.
 
   Args:
     config: a configuration, resolved or not.
   """
   method = training_methods.METHODS[config.method]
   if (config.noise_seed is None and config.epsilon <= _MOST_ON_LATTICE and
-      method.gaussian and method.epsilon_valid):
+      method.gaussian and method.epsilon_valid and
+      config.correlation == 'independent'):
     return 'lattice_gaussian'
   return 'gaussian'

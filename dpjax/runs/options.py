@@ -30,6 +30,9 @@ IN_ANY_DTYPE = training_methods.having('any_dtype')
 RECERTIFYING = training_methods.having('recertifies')
 TABLE_MODELS = ('mlp',)
 IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
+SAMPLERS = ('poisson', 'fixed_size', 'random_allocation', 'cyclic')
+WITH_BANDS = ('square_root', 'inverse_square_root', 'optimal_banded')
+CORRELATIONS = ('independent', *WITH_BANDS, 'tree', 'optimal_buffered')
 CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
 
 DATA = 'data'
@@ -98,9 +101,9 @@ class TrainingConfig:
       '400 below 8000, else 800; sgd and bassily at most 400.',
       check=_AT_LEAST_1, filled=True))
   batch_size: float | None = field(default=None, metadata=about(
-      OPTIMISER, 'Expected size of a Poisson-sampled batch, at most '
-      'num_examples + num_canaries. Default: half of that, a quarter for '
-      'images, at most 1024.',
+      OPTIMISER, 'Expected size of a batch, at most num_examples + '
+      'num_canaries. Default: half of that, a quarter for images, at most '
+      '1024; cyclic and random_allocation divide all records evenly.',
       check=errors.check_positive, filled=True))
   max_batch_size: int | None = field(default=None, metadata=about(
       MACHINE, 'Records processed at once; larger batches are processed in '
@@ -280,6 +283,24 @@ class TrainingConfig:
       DATA, 'Whether records of your own Parquet files are read from disk '
       'during training, so that memory does not grow with their number. The '
       'split is another one than in memory.', later=True))
+  sampler: str = field(default='poisson', metadata=about(
+      PRIVACY, 'How batches are drawn. poisson: each record with the same '
+      'probability; fixed_size: uniform subsets, with replace_one; '
+      'random_allocation: each record in one uniform batch of an epoch, with '
+      'add_or_remove_one; cyclic: random groups of records take turns.',
+      choices=SAMPLERS, later=True))
+  sampler_groups: int | None = field(default=None, metadata=about(
+      PRIVACY, 'cyclic: number of groups. Default: as many as batch_size '
+      'allows.', check=_AT_LEAST_1, later=True, filled=True))
+  correlation: str = field(default='independent', metadata=about(
+      PRIVACY, 'Strategy that correlates the noise of the steps, so that later '
+      'noise takes back a part of earlier noise; with the sampler cyclic. '
+      'dpjax plan compares them. optimal_... need dpjax[matrix].',
+      choices=CORRELATIONS, later=True))
+  bands: int | None = field(default=None, metadata=about(
+      PRIVACY, f'{", ".join(WITH_BANDS)}: number of bands; bands - 1 copies of '
+      'the parameters are kept. Default: sampler_groups, at most num_steps.',
+      check=_AT_LEAST_1, later=True, filled=True))
 
   @property
   def num_slots(self) -> int:

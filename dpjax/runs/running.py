@@ -13,6 +13,7 @@ from dpjax.privacy import keys as key_lib
 from dpjax.report import progress as progress_lib
 from dpjax.runs import environment as environments
 from dpjax.runs import interrupted
+from dpjax.runs import run_sampling
 from dpjax.runs import summary as summaries
 from dpjax.runs import training
 from dpjax.runs import training_methods
@@ -177,9 +178,10 @@ def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
           'not hold')
     return
   print(f'{what}: at most ({config.epsilon:g}, {delta:.3g})-DP, '
-        f'{config.adjacency}; {config.num_steps} steps of sampling rate '
-        f'{plan.poisson.sampling_prob:.4g}, joint noise multiplier '
-        f'{plan.noise_multiplier:.5g}, {_NOISE_NAMES[config.noise]}')
+        f'{config.adjacency}; {config.num_steps} steps of '
+        f'{run_sampling.batches(plan.sampler)}, joint noise multiplier '
+        f'{plan.noise_multiplier:.5g}, {_NOISE_NAMES[config.noise]}'
+        f'{run_sampling.correlated_by(config)}')
   if delta >= 1 / config.num_slots:
     print(f'warning: delta = {delta:.3g} is not below 1/n: publishing '
           'one record at random would satisfy it', file=sys.stderr)

@@ -23,6 +23,7 @@ from dpjax.privacy.notions import ApproxDP
 from dpjax.report import files
 from dpjax.runs import configuration
 from dpjax.runs import environment as environments
+from dpjax.runs import run_sampling
 from dpjax.runs import settings
 from dpjax.runs import training
 from dpjax.train import checkpoint
@@ -74,7 +75,9 @@ def summarize(result: training.TrainingResult,
       'num_canaries': config.num_canaries,
       'canary_kind': config.canary_kind if config.num_canaries else None,
       **_privacy(result),
-      'sampling_prob': plan.poisson.sampling_prob,
+      'sampler': run_sampling.batches(plan.sampler),
+      'sampling_prob': run_sampling.sampling_prob(plan.sampler),
+      'strategy': None if plan.strategy is None else repr(plan.strategy),
       'expected_batch_size': plan.sampler.expected_batch_size,
       'num_steps': plan.num_steps,
       'num_parameters': tree.count(result.params),

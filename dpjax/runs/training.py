@@ -26,6 +26,7 @@ from dpjax.runs import canaries as canaries_lib
 from dpjax.runs import configuration
 from dpjax.runs import on_disk
 from dpjax.runs import run_keys
+from dpjax.runs import run_sampling
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.canaries import Canaries
@@ -117,7 +118,8 @@ def make_plan(config: TrainingConfig,
     common['noise_order'] = float(config.noise_order)
   return private_plan(epsilon=config.epsilon, delta=config.delta,
                       accountant=config.accountant, lattice_size=lattice_size,
-                      **common)
+                      sampler=run_sampling.sampler(config),
+                      strategy=run_sampling.strategy(config), **common)
 
 
 def plan_of(config: TrainingConfig, noise_multiplier: float | None,
@@ -129,13 +131,15 @@ def plan_of(config: TrainingConfig, noise_multiplier: float | None,
     noise_multiplier: noise multiplier in its summary; None for 'sgd'.
     lattice_size: see `make_plan`.
   """
-  # This plan has the sampler and the steps, but no noise.
+  # This plan has the steps, but no noise.
   plan = non_private_plan(**_public(config))
   if config.method == 'sgd':
     return plan
   order = float(config.noise_order) if config.method == 'lip_k_norm' else None
-  return dataclasses.replace(plan, noise_multiplier=noise_multiplier,
-                             noise_order=order, lattice_size=lattice_size)
+  return dataclasses.replace(
+      plan, noise_multiplier=noise_multiplier, noise_order=order,
+      lattice_size=lattice_size, strategy=run_sampling.strategy(config),
+      sampler=run_sampling.sampler(config))
 
 
 def _public(config: TrainingConfig) -> dict[str, Any]:

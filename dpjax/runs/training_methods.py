@@ -47,6 +47,8 @@ class TrainingMethod:
     any_dtype: whether its bound holds whatever the data type of the network's
       arithmetic.
     gaussian: whether it adds Gaussian noise.
+    any_sampler: whether the noise of its plan may be calibrated for every
+      sampler and correlated over the steps.
     recertifies: whether layers whose norm affects no noise scale may be
       projected in some of the steps only.
     epsilon_valid: whether the epsilon that a run states holds.
@@ -65,6 +67,7 @@ class TrainingMethod:
   views: bool = True
   any_dtype: bool = False
   gaussian: bool = True
+  any_sampler: bool = True
   recertifies: bool = False
   epsilon_valid: bool = True
 
@@ -85,7 +88,7 @@ _lip_dp_sgd = functools.partial(
 METHODS: Mapping[str, TrainingMethod] = types.MappingProxyType({
     'sgd': TrainingMethod(
         make=methods.sgd, arguments=('compute_dtype',), learning_rate=1.0,
-        any_dtype=True, gaussian=False),
+        any_dtype=True, gaussian=False, any_sampler=False),
     'dp_sgd': _clipping(make=methods.dp_sgd),
     'dp_sgd_vmap': _clipping(
         make=functools.partial(methods.dp_sgd, kernel='vmap'),
@@ -116,13 +119,14 @@ METHODS: Mapping[str, TrainingMethod] = types.MappingProxyType({
     'lip_k_norm': _lipschitz(
         make=methods.lip_k_norm, arguments=('weight_norm', 'order'),
         temperature=1.0, projects_records=True, activations='balls',
-        gaussian=False),
+        gaussian=False, any_sampler=False),
     'bassily': _lipschitz(
         make=bassily, arguments=('radius',), temperature=1.0,
-        projects_records=True, linear=True),
+        projects_records=True, linear=True, any_sampler=False),
     'lip_printed': TrainingMethod(
         make=lip_printed, arguments=('weight_norm', 'allow_unsound'),
-        learning_rate=0.8, views=False, epsilon_valid=False),
+        learning_rate=0.8, views=False, epsilon_valid=False,
+        any_sampler=False),
 })
 
 

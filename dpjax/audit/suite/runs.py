@@ -32,6 +32,7 @@ from dpjax.audit.auditor import Check
 from dpjax.audit.auditor import Report
 from dpjax.audit.suite.run_folders import FinishedRun
 from dpjax.privacy import accounting
+from dpjax.runs import run_sampling
 from dpjax.train.plan import TrainingPlan
 from dpjax.typing import Array, Batch, Params
 
@@ -212,7 +213,8 @@ def _claim_check(run: FinishedRun) -> Check:
       epsilon.
   """
   summary, plan, config = run.summary, run.plan, run.config
-  for name, configured in (('sampling_prob', plan.poisson.sampling_prob),
+  for name, configured in (('sampling_prob',
+                            run_sampling.sampling_prob(plan.sampler)),
                            ('num_steps', plan.num_steps),
                            ('delta', None if config.method == 'sgd' else
                             config.delta)):
