@@ -1,0 +1,1 @@
+"""Optimisers that claim gains at equal epsilon, tuned alike and compared."""
