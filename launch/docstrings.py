@@ -68,7 +68,7 @@ def resolve(dotted: str, module: str,
   """Resolves a dotted reference to a module and a name in it.
 
   Args:
-    dotted: such as `tuning.draw_num_trials`, where `tuning` may be a module
+    dotted: such as `stopping.integers_of`, where `stopping` may be a module
       beside the referring one, in a package around it, or imported by it.
     module: the module whose docstring has the reference.
     modules: all modules by dotted name.

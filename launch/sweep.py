@@ -31,7 +31,9 @@ from absl import flags
 
 from dpjax.cli import errors
 from dpjax.cli import flags as shared
+from experiments import choosing
 from experiments import engine
+from experiments import records
 from experiments import registry
 from experiments import selection
 from launch import cluster
@@ -113,10 +115,21 @@ def _run(experiment: registry.Experiment,
     return 0
   if status:
     return status
+  _print_cost_of_choosing(experiment, settings, options)
   print(f'{options.rows_path} has the rows of {len(settings)} settings; now\n'
         f'  python -m launch.report --experiment={experiment.name} '
         f'--rows_dir={shlex.quote(str(options.output_dir))}')
   return 0
+
+
+def _print_cost_of_choosing(experiment: registry.Experiment,
+                            settings: Sequence[selection.Setting],
+                            options: engine.Options) -> None:
+  """Prints what keeping the best of these runs would cost."""
+  ids = {selection.setting_id(experiment.name, setting) for setting in settings}
+  for line in choosing.lines([row for row in records.read(options.rows_path)
+                              if row.id in ids]):
+    print(line)
 
 
 def main(argv: Sequence[str]) -> int:

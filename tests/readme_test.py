@@ -47,6 +47,7 @@ def test_the_example_of_training_prints_what_it_should(capsys):
   assert 1.99 < epsilon <= 2.0 and accuracy > 0.7
 
 
+@pytest.mark.every(2)
 def test_a_network_of_ones_own_is_clipped():
   module = linen.Dense(3)
   x, y = jnp.ones([4, 5]), jnp.zeros([4], jnp.int32)

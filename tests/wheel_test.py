@@ -51,6 +51,7 @@ def _run(installed, folder, *words):
       env={**os.environ, 'PYTHONPATH': str(installed)}, check=False)
 
 
+@pytest.mark.every(2)
 def test_the_wheel_is_small_and_holds_the_library_alone(wheel):
   assert wheel.stat().st_size < 1.25e6
   names = zipfile.ZipFile(wheel).namelist()
@@ -79,7 +80,7 @@ def test_programs_run_where_there_is_no_checkout(installed, tmp_path):
   assert wrong.returncode == 2 and "'train'" in wrong.stderr
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_training_and_auditing_run_where_there_is_no_checkout(
     installed, tmp_path):
   done = _run(installed, tmp_path, '-m', 'dpjax.cli', 'train',

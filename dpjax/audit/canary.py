@@ -213,7 +213,7 @@ def privacy_losses(game: Game, canary_shift: Shift, sums: PyTree) -> np.ndarray:
       others = _norms(values - canary, order)
       log_ratios += (_norms(values, order) - others) / scale
   return np.sum(empirical.subsampled_log_ratio(
-      log_ratios, sampling_prob=game.plan.sampler.sampling_prob), -1)
+      log_ratios, sampling_prob=game.plan.poisson.sampling_prob), -1)
 
 
 class GameResult(NamedTuple):

@@ -12,6 +12,7 @@ from dpjax.grads import quantiles
 from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy import additive
 from dpjax.privacy import blocks
+from dpjax.privacy.strategies import Strategy
 from dpjax.typing import Array, PRNGKey, PyTree
 
 # Keeps float32 rounding of the scales on the side of more noise.
@@ -31,17 +32,20 @@ class PrivatizerState(NamedTuple):
       computed from the sensitivities and standard deviations used; public.
     indicators: noisy means of the centred indicators in the last release;
       public. () without adaptive radii.
+    history: of the noise, if a strategy correlates it, else (). Secret.
   """
   key: PRNGKey
   step: Array
   joint_noise_multiplier: Array
   indicators: PyTree = ()
+  history: PyTree = ()
 
 
 def gaussian_privatizer(
     key: PRNGKey, *, noise_multiplier: Array | float,
     expected_batch_size: float, allocation: str = 'optimal',
-    adaptive: Adaptive | None = None) -> optax.GradientTransformationExtraArgs:
+    adaptive: Adaptive | None = None, strategy: Strategy | None = None
+    ) -> optax.GradientTransformationExtraArgs:
   """Adds Gaussian noise to bounded sums, then divides by a public constant.
 
   Guarantee: suppose the sums are over a batch of a `PoissonSampler` and each
@@ -50,6 +54,14 @@ def gaussian_privatizer(
   R3, split DP-20), and all later transforms of the optax chain are
   post-processing. The privatizer must come first in the chain, otherwise
   nothing is private; `placement.check_chain` checks this.
+
+  With a strategy C, noise is correlated over the steps. Step t releases, for a
+  block of scale s_t, the sum g_t + s_t (C^-1 z)_t with standard normal z.
+  Divided by the public s_t this is g_t / s_t + (C^-1 z)_t, so all steps are
+  post-processing of C (g / s) + z. Contributions of a record to g_t / s_t have
+  a joint norm of at most 1 / `noise_multiplier`, whatever the bounds of that
+  step were. The run costs `correlated.event`, if the sampler keeps to its
+  participation; `TrainingPlan` checks this.
 
   Noise is added at every step, also if the batch is empty (erratum E5). The
   divisor is the expected batch size, never the realised one (erratum E4).
@@ -63,6 +75,7 @@ def gaussian_privatizer(
     adaptive: radii whose indicators are released in the same step with noise
       of a fixed scale; the gradient gets the rest of the privacy budget of the
       step (LDP-06). The new state holds the noisy means of the indicators.
+    strategy: correlates the noise of the steps; None for independent noise.
 
   Returns:
     An optax transform. Its `update(sums, state, params, l2_sensitivity=...,
@@ -81,7 +94,9 @@ def gaussian_privatizer(
 
   def init(params: PyTree) -> PrivatizerState:
     check_whole(params)
-    return fresh_state(key, adaptive)
+    released = params if adaptive is None else (params, adaptive.init)
+    return fresh_state(key, adaptive)._replace(
+        history=() if strategy is None else strategy.init(released))
 
   def update(sums: PyTree, state: PrivatizerState, params: PyTree = None, *,
              l2_sensitivity: PyTree, indicators: PyTree = (),
@@ -92,20 +107,30 @@ def gaussian_privatizer(
     prefix = as_prefix(stddevs, l2_sensitivity, adaptive)
     # Both are noised under one joint multiplier, as one release.
     released = sums if adaptive is None else (sums, indicators)
-    # One key per step: the noise of two steps must be independent.
-    if draws is None:
-      noisy = additive.add_gaussian_noise(
-          jax.random.fold_in(state.key, state.step), released, prefix)
-    else:
-      noisy = additive.add_drawn_noise(draws, released, prefix)
+    noisy, history = _noisy(state, released, prefix, draws, strategy)
     mean = tree.scale(1 / expected_batch_size, noisy)
     mean, indicator_means = (mean, ()) if adaptive is None else mean
     multiplier = blocks.joint_noise_multiplier(bounds, stddevs)
     return mean, PrivatizerState(
         state.key, state.step + 1,
-        jnp.minimum(state.joint_noise_multiplier, multiplier), indicator_means)
+        jnp.minimum(state.joint_noise_multiplier, multiplier), indicator_means,
+        history)
 
   return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _noisy(state: PrivatizerState, released: PyTree, stddevs: PyTree,
+           draws: PyTree | None, strategy: Strategy | None
+           ) -> tuple[PyTree, PyTree]:
+  """Returns the values with the noise of a step, and the history after it."""
+  # One key per step: the draws of two steps must be independent.
+  key, history = jax.random.fold_in(state.key, state.step), state.history
+  if strategy is None and draws is None:
+    return additive.add_gaussian_noise(key, released, stddevs), history
+  draws = additive.unit_noise(key, released) if draws is None else draws
+  if strategy is not None:
+    draws, history = strategy.correlate(draws, history, state.step)
+  return additive.add_drawn_noise(draws, released, stddevs), history
 
 
 def check_whole(params: PyTree) -> None:

@@ -1,8 +1,9 @@
 """Privacy definitions, accounting and mechanisms; no models, no files.
 
 Modules, in import order: notions, adjacency, neighbours, divergences, tradeoff,
-renyi, restating, accounting, optimistic, blocks, mechanism, threefry, chacha,
-keys, additive, draws, exact, laplace, selection, ordering, inverse, smooth,
+renyi, losses, restating, sampled_events, accounting, strategies, tree_strategy,
+correlated, optimistic, blocks, mechanism, threefry, chacha, keys, additive,
+draws, exact, stopping, tuning, laplace, selection, ordering, inverse, smooth,
 k_norm, local, integers, discrete, lattice, langevin.
 """
 

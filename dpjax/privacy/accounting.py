@@ -12,9 +12,9 @@ DP-05, DP-06 (composition of Renyi divergences), DP-17 (subsampling), DP-19.
 
 import collections
 from collections.abc import Callable, Sequence
-import dataclasses
 import functools
 import math
+import types
 from typing import Any
 
 import dp_accounting
@@ -24,6 +24,7 @@ import numpy as np
 
 from dpjax import errors
 from dpjax.privacy import restating
+from dpjax.privacy import sampled_events
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.privacy.notions import ApproxDP
@@ -115,8 +116,8 @@ def repeat_and_select_event(event: DpEvent, *, mean: float,
                             shape: float) -> DpEvent:
   """Returns the event of the best of a random number of runs of `event`.
 
-  Only 'rdp' accounts for it. The number of runs must be drawn by
-  `draw_num_trials` of experiments with the same mean and shape (item DP-21).
+  Only 'rdp' accounts for it; `tuning.epsilon` is tighter. The number of runs
+  must be that of `RandomStopping` with this mean and shape (item DP-21).
   """
   return dp_events.RepeatAndSelectDpEvent(
       event, errors.check_positive('mean', mean),
@@ -267,9 +268,6 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
                                accountant: str = 'pld') -> float:
   """Returns a joint noise multiplier that meets the target, rounded up.
 
-  Inverts `epsilon(poisson_gaussian_event(...))`: the result exceeds the least
-  multiplier that meets the target by at most about one part in 10^4.
-
   The rule sigma >= c_2 q sqrt(T ln(1/delta)) / epsilon of Barczewski (2025,
   Theorem 3.2.4; DP-18) leaves its constant open, so it is not used.
 
@@ -285,8 +283,6 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
     >>> round(noise, 2)
     3.73
   """
-  errors.check_positive('epsilon', target_epsilon)
-  check_delta(target_delta)
   check_adjacency(adjacency)
   errors.check_at_least('num_steps', num_steps, 1)
   errors.check_probability('sampling_prob', sampling_prob)
@@ -297,26 +293,55 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
     raise ValueError(f'delta = {target_delta:g} is not below {ever_seen:g}, '
                      'the probability that a record is used at all; no noise '
                      'would be needed')
-
-  @functools.cache  # Root finders evaluate the ends of a bracket again.
-  def spent(multiplier: float, by: str) -> float:
-    event = poisson_gaussian_event(
-        sampling_prob=sampling_prob, noise_multiplier=multiplier,
-        num_steps=num_steps)
-    relation = adjacency if by == accountant else Adjacency.ADD_OR_REMOVE_ONE
-    return epsilon(event, delta=target_delta, adjacency=relation,
-                   accountant=by)
-
+  event_of = lambda multiplier: poisson_gaussian_event(
+      sampling_prob=sampling_prob, noise_multiplier=multiplier,
+      num_steps=num_steps)
   # The Renyi result is cheap and close. Starting from it avoids trying little
   # noise over many steps, which would need very large loss distributions.
   multiplier = 1.0
   for solver in ('rdp', accountant):
-    cost = functools.partial(spent, by=solver)
-    bracket = _bracket(cost, multiplier, target_epsilon)
-    multiplier = dp_accounting.calibrate_dp_mechanism(
-        functools.partial(_Spender, cost), _Multiplier, target_epsilon,
-        target_delta, bracket, tol=1e-4 * bracket.endpoint_2)
+    multiplier = calibrate_event(
+        event_of, target_epsilon=target_epsilon, target_delta=target_delta,
+        accountant=solver, guess=multiplier, adjacency=adjacency
+        if solver == accountant else Adjacency.ADD_OR_REMOVE_ONE)
   return multiplier
+
+
+def calibrate_event(event_of: Callable[[float], DpEvent], *,
+                    target_epsilon: float, target_delta: float,
+                    adjacency: Adjacency, accountant: str = 'pld',
+                    guess: float = 1.0) -> float:
+  """Returns a multiplier that meets the target, at most 1e-4 too large.
+
+  Args:
+    event_of: noise multiplier -> event; more noise must cost less.
+    target_epsilon: positive.
+    target_delta: in [1e-12, 1).
+    adjacency: neighbouring relation of the claim.
+    accountant: 'pld' or 'rdp'.
+    guess: where the search starts; only its time depends on it.
+
+  Raises:
+    ValueError: for a target out of range, or an event that is not covered.
+  """
+  errors.check_positive('epsilon', target_epsilon)
+  check_delta(target_delta)
+  errors.check_positive('guess', guess)
+
+  @functools.cache  # Root finders evaluate the ends of a bracket again.
+  def spent(multiplier: float) -> float:
+    return epsilon(event_of(multiplier), delta=target_delta,
+                   adjacency=adjacency, accountant=accountant)
+
+  # The library's search calls an accountant; this one only knows `spent`.
+  searched = types.SimpleNamespace(
+      ledger=dp_accounting.NoOpDpEvent(),
+      compose=lambda multiplier: types.SimpleNamespace(
+          get_epsilon=lambda delta: spent(multiplier)))
+  bracket = _bracket(spent, guess, target_epsilon)
+  return float(dp_accounting.calibrate_dp_mechanism(
+      lambda: searched, float, target_epsilon, target_delta, bracket,
+      tol=1e-4 * bracket.endpoint_2))
 
 
 def _bracket(spent: Callable[[float], float], guess: float,
@@ -332,31 +357,6 @@ def _bracket(spent: Callable[[float], float], guess: float,
     if low < 2.0**-10:
       raise ValueError(f'epsilon {target} needs hardly any noise: lower it')
   return dp_accounting.ExplicitBracketInterval(low, high)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Multiplier:
-  """Takes the place of an event in a calibration; has only its multiplier."""
-  value: float
-
-
-class _Spender:
-  """Adapts a cost function to what `calibrate_dp_mechanism` calls."""
-
-  ledger = dp_accounting.NoOpDpEvent()
-
-  def __init__(self, spent: Callable[[float], float]):
-    self._spent, self._multiplier = spent, math.nan
-
-  def compose(self, multiplier: _Multiplier) -> '_Spender':
-    """Stores the multiplier; each multiplier gets a fresh instance."""
-    self._multiplier = multiplier.value
-    return self
-
-  def get_epsilon(self, target_delta: float) -> float:
-    """Returns the epsilon of the stored multiplier."""
-    del target_delta
-    return self._spent(self._multiplier)
 
 
 def check_delta(value: float) -> None:
@@ -392,7 +392,7 @@ def _composed(event: DpEvent, adjacency: Adjacency, accountant: str,
         list(orders or restating.renyi_orders(event)), _RELATIONS[relation],
         adjacency)
   else:
-    ledger = pld.PLDAccountant(_RELATIONS[relation])
+    ledger = sampled_events.LossAccountant(_RELATIONS[relation])
     event = restating.with_unrolled_responses(event)
   if not ledger.supports(event):
     raise ValueError(f'the {accountant} accountant does not cover '

@@ -178,7 +178,7 @@ def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
     return
   print(f'{what}: at most ({config.epsilon:g}, {delta:.3g})-DP, '
         f'{config.adjacency}; {config.num_steps} steps of sampling rate '
-        f'{plan.sampler.sampling_prob:.4g}, joint noise multiplier '
+        f'{plan.poisson.sampling_prob:.4g}, joint noise multiplier '
         f'{plan.noise_multiplier:.5g}, {_NOISE_NAMES[config.noise]}')
   if delta >= 1 / config.num_slots:
     print(f'warning: delta = {delta:.3g} is not below 1/n: publishing '

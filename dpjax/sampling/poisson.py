@@ -13,12 +13,21 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax.privacy import accounting
 from dpjax.privacy import additive
+from dpjax.sampling import sparse
 from dpjax.sampling.sampler import Sampler
 from dpjax.sampling.sampler import Selection
 from dpjax.typing import Array, PRNGKey
+
+MOST_ON_DEVICE = 2**22
+"""Batches of a private loop from more records are drawn on the host.
+
+On the device a draw takes about 40 bytes of memory for each record, on the host
+for each record of the batch.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,6 +89,21 @@ class PoissonSampler(Sampler):
     return accounting.poisson_gaussian_event(
         sampling_prob=self.sampling_prob, noise_multiplier=noise_multiplier,
         num_steps=num_steps)
+
+  @property
+  def on_host(self) -> bool:
+    """Whether `host_batch` draws the batches of a private loop.
+
+    It depends on the number of records alone, so all ways to read records see
+    the same batches.
+    """
+    return self.num_examples > MOST_ON_DEVICE
+
+  def host_batch(self, key: PRNGKey, step: int) -> np.ndarray:
+    """Draws the batch of one step on the host, see `Sampler` and `sparse`."""
+    secret = np.asarray(jax.random.key_data(key)).astype('<u4').tobytes()
+    return sparse.draw(self.num_examples, self._threshold,
+                       sparse.Words(secret, step))
 
   def batch(self, key: PRNGKey, step: Array | int) -> Selection:
     """Draws the batch of one step; pure and jittable.

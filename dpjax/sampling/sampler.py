@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from dpjax import errors
 from dpjax import tree
 from dpjax.privacy import accounting
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.typing import Array, PRNGKey, PyTree
 
 
@@ -26,12 +28,25 @@ class Selection(NamedTuple):
   num_selected: Array
 
 
+class Participation(NamedTuple):
+  """In which steps of a run a record may take part.
+
+  Attributes:
+    separation: least distance of two steps of one record. The first of them is
+      one of the first `separation` steps, all others follow at this distance.
+    prob: probability with which a record takes part in each of these steps,
+      independently.
+  """
+  separation: int
+  prob: float
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sampler(abc.ABC):
   """Draws the batch of each step, and knows what sampling costs.
 
   Attributes:
-    num_examples: public number of records n.
+    num_examples: public number of records n, below 2^31.
     batch_size: expected batch size, at most n.
     max_batch_size: rows computed at once (static shape). A larger batch is
       processed in several parts of this size, so that no record is ever
@@ -46,6 +61,10 @@ class Sampler(abc.ABC):
 
   def __post_init__(self) -> None:
     errors.check_at_least('num_examples', self.num_examples, 1)
+    if self.num_examples >= 2**31:
+      raise ValueError('num_examples must be below 2^31 = 2147483648, because '
+                       'record numbers are integers of 32 bits; got '
+                       f'{self.num_examples}')
     errors.check_positive('batch_size', self.batch_size)
     if self.batch_size > self.num_examples:
       raise ValueError(f'batch_size must be at most num_examples = '
@@ -64,10 +83,28 @@ class Sampler(abc.ABC):
   def usual_batch_size(self) -> int:
     """Number of records that few batches, or none, exceed."""
 
+  @property
+  def adjacencies(self) -> tuple[Adjacency, ...]:
+    """The neighbouring relations that `event` covers."""
+    return tuple(Adjacency)
+
+  @property
+  def participation(self) -> Participation | None:
+    """Bound on the steps of a record, for correlated noise; None for none."""
+    return None
+
+  @property
+  def independent_steps(self) -> bool:
+    """Whether batches of different steps are independent.
+
+    If not, the event holds for one run, and not for parts of several runs.
+    """
+    return True
+
   @abc.abstractmethod
   def event(self, *, noise_multiplier: float,
             num_steps: int) -> accounting.DpEvent:
-    """Returns the event of `num_steps` Gaussian releases on sampled batches.
+    """Returns the event of the first `num_steps` Gaussian releases of a run.
 
     Args:
       noise_multiplier: joint noise multiplier of one step.
@@ -82,6 +119,31 @@ class Sampler(abc.ABC):
       key: of all batches of a run; secret, and used for nothing else.
       step: number of the step, from 0.
     """
+
+  @property
+  def on_host(self) -> bool:
+    """Whether `host_batch` draws the batches of a private loop."""
+    return False
+
+  def host_batch(self, key: PRNGKey, step: int) -> np.ndarray:
+    """Draws the batch of one step on the host, without an array of n numbers.
+
+    It is another batch than that of `batch`, with the same distribution. So a
+    run must use one of both for all of its steps.
+
+    Args:
+      key: of all batches of a run; secret, and used for nothing else.
+      step: number of the step, from 0.
+
+    Returns:
+      The selected record numbers, int32 in increasing order; PRIVATE.
+
+    Raises:
+      ValueError: if this sampler draws its batches on the device only.
+    """
+    del key, step
+    raise ValueError(f'{type(self).__name__} draws no batches on the host; use '
+                     'batch')
 
   @property
   def part_size(self) -> int:

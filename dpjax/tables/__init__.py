@@ -5,7 +5,7 @@ All commands read records through this package, so a file has one meaning.
 pyarrow is optional for CSV.
 
 Modules, in import order: decimals, formats, lines, arrow, columns, parquet,
-reader.
+reader, row_groups.
 """
 
 from typing import TYPE_CHECKING

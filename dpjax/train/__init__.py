@@ -8,8 +8,8 @@ A user's own loop starts with `private.make_private`.
 
 Modules, in import order: plan, clip_norms, methods, averaging, augment, state,
 step, requirements, used_keys, adam, optimizers, modules, losses, loading,
-sharding, program, budget, user_loop, private, citing, processes, checkpoint,
-loop, evaluate.
+workers, sources, reading, sharding, program, budget, user_loop, private,
+tuning, citing, processes, checkpoint, loop, evaluate.
 """
 
 from typing import TYPE_CHECKING

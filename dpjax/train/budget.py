@@ -86,6 +86,11 @@ class Budget:
           'batch and noise, two different results would reveal exact sums of '
           'records. Go on from the newest state, or start a new run with init')
     others = self.total - before
+    if others and self.plan.single_run:
+      raise ValueError(
+          'this sampler or this correlated noise is accounted for as one run, '
+          'and another run has made steps: go on with that one, or call '
+          'make_private again for a new budget, which adds to the old one')
     if self.limit is not None and others + place.done >= self.limit:
       runs = f' by {len(self._runs)} runs' if others else ''
       raise ValueError(

@@ -45,6 +45,13 @@ def checked(records: PyTree, num_rows: int, what: str) -> PyTree:
   return jax.tree.map(jnp.asarray, records)
 
 
+def check_size(num_records: int, num_examples: int) -> None:
+  """Checks that there are as many records as the sampler draws from."""
+  if num_records != num_examples:
+    raise ValueError(f'there must be {num_examples} records, the num_examples '
+                     f'of make_private; the source has {num_records}')
+
+
 def loader(records: Any) -> Load | None:
   """Returns a function that loads records by number; None to keep them whole.
 

@@ -18,7 +18,7 @@ from dpjax.grads import lattice_privatizer
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
-from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Sampler
 from dpjax.train import checkpoint
 from dpjax.train import requirements
 from dpjax.train import sharding
@@ -248,13 +248,13 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
   def transform_with(multiplier: Array) -> steps.TransformOf:
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
-        allocation=allocation, on_lattice=plan.lattice_size is not None)
+        allocation=allocation, strategy=plan.strategy,
+        on_lattice=plan.lattice_size is not None)
 
   def init(keys: tuple[PRNGKey, PRNGKey], multiplier: Array) -> TrainState:
-    key, init_key = keys
-    return steps.init_state(key, model=model, method=method,
+    return steps.init_state(keys[0], model=model, method=method,
                             transform_of=transform_with(multiplier),
-                            averaging=averaging, init_key=init_key)
+                            averaging=averaging, init_key=keys[1])
 
   def chunk(length: int) -> jax.stages.Wrapped:
     def run(state: TrainState, multiplier: Array, run_rows: Array,
@@ -277,7 +277,7 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
       for length in set(chunk_lengths(plan.num_steps))})
 
 
-def _draw_ahead(state: TrainState, sampler: PoissonSampler, length: int,
+def _draw_ahead(state: TrainState, sampler: Sampler, length: int,
                 gaussian: bool) -> steps.Ahead | None:
   """Returns `step.draw_ahead`, or None if that would take too much memory.
 

@@ -3,13 +3,18 @@
 import dataclasses
 import functools
 import math
+from typing import Any
 
 from dpjax import errors
 from dpjax.privacy import accounting
+from dpjax.privacy import correlated
 from dpjax.privacy import k_norm
 from dpjax.privacy import lattice
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.strategies import Strategy
+from dpjax.sampling import AllocationSampler
 from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Sampler
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -20,7 +25,7 @@ class TrainingPlan:
   here, so the run and its accounting cannot disagree.
 
   Attributes:
-    sampler: Poisson sampler that draws the batches.
+    sampler: draws the batches.
     num_steps: number of steps (not epochs), >= 1. Algorithm 8 of Barczewski
       (2025) counts epochs in one line and steps in another (erratum E31).
     noise_multiplier: joint multiplier (sum_k (D_k / s_k)^2)^(-1/2) of the
@@ -31,21 +36,26 @@ class TrainingPlan:
       whose multiplier is 1 / epsilon of one step before amplification (LDP-03).
     lattice_size: None for floating-point noise; otherwise the number of values
       that a step releases with Gaussian noise on a lattice (`privacy.lattice`).
+    strategy: correlates the Gaussian noise of the steps, which needs a sampler
+      that bounds in which steps a record takes part; None: independent noise.
 
   Raises:
-    ValueError: if a value is out of range, or if lattice noise is asked for
-      together with K-norm noise or without noise.
+    ValueError: if a value is out of range, if the sampler does not cover the
+      adjacency, or if sampler, noise and strategy do not go together.
   """
-  sampler: PoissonSampler
+  sampler: Sampler
   num_steps: int
   noise_multiplier: float | None
   adjacency: Adjacency
   noise_order: float | None = None
   lattice_size: int | None = None
+  strategy: Strategy | None = None
 
   def __post_init__(self) -> None:
     errors.check_at_least('num_steps', self.num_steps, 1)
     object.__setattr__(self, 'adjacency', Adjacency(self.adjacency))
+    if self.noise_multiplier is not None:
+      self._check_sampler()
     if self.lattice_size is not None:
       errors.check_at_least('lattice_size', self.lattice_size, 1)
       if self.noise_multiplier is None or self.noise_order is not None:
@@ -53,17 +63,65 @@ class TrainingPlan:
                          'noise_multiplier and noise_order = None')
     if self.noise_multiplier is not None:
       errors.check_scale('noise_multiplier', self.noise_multiplier)
+    if self.strategy is not None:
+      self._check_strategy()
+
+  def _check_sampler(self) -> None:
+    """Raises if the sampler's event does not hold for this plan."""
+    name = type(self.sampler).__name__
+    if self.adjacency not in self.sampler.adjacencies:
+      known = ' or '.join(each.value for each in self.sampler.adjacencies)
+      raise ValueError(f'the privacy of {name} is known under {known} only, '
+                       f'not under {self.adjacency.value}')
+    if self.noise_order is not None:
+      _ = self.poisson  # The privacy of K-norm noise is known for these alone.
+
+  def _check_strategy(self) -> None:
+    """Raises if the strategy's sensitivity does not hold for this plan."""
+    if (self.noise_multiplier is None or self.noise_order is not None or
+        self.lattice_size is not None):
+      raise ValueError('correlated noise is Gaussian: a strategy needs a '
+                       'noise_multiplier, noise_order = None and '
+                       'lattice_size = None')
+    if self.sampler.participation is None:
+      raise ValueError(
+          f'{type(self.sampler).__name__} does not bound in how many steps a '
+          'record takes part, nor how far apart they are, so the sensitivity '
+          'of correlated noise is not bounded: take a CyclicSampler')
+    _ = self.event  # Raises if the strategy does not fit the sampler.
+
+  @property
+  def poisson(self) -> PoissonSampler:
+    """The sampler, if it is one of Poisson batches; raises a ValueError if not.
+    """
+    if not isinstance(self.sampler, PoissonSampler):
+      raise ValueError('this needs a plan with a PoissonSampler, got a '
+                       f'{type(self.sampler).__name__}')
+    return self.sampler
+
+  @property
+  def single_run(self) -> bool:
+    """Whether the event is that of one run, not of steps of several runs."""
+    return (self.strategy is not None or
+            not self.sampler.independent_steps)
 
   @property
   def event(self) -> accounting.DpEvent:
     """The event of the whole run, for an accountant (dp_accounting)."""
     if self.noise_multiplier is None:
       return accounting.non_private_event()
+    if self.strategy is not None:
+      steps = self.sampler.participation
+      assert steps is not None  # `_check_strategy`
+      return correlated.event(
+          self.strategy, noise_multiplier=self.noise_multiplier,
+          num_steps=self.num_steps, separation=steps.separation,
+          prob=steps.prob)
     if self.noise_order is not None:
       return accounting.poisson_event(
           k_norm.event(noise_multiplier=self.noise_multiplier,
                        order=self.noise_order),
-          sampling_prob=self.sampler.sampling_prob, num_steps=self.num_steps)
+          sampling_prob=self.poisson.sampling_prob, num_steps=self.num_steps)
     return self.sampler.event(noise_multiplier=self.noise_multiplier,
                               num_steps=self.num_steps)
 
@@ -135,7 +193,9 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                  epsilon: float, delta: float, adjacency: Adjacency | str,
                  accountant: str = 'pld', max_batch_size: int | None = None,
                  noise_order: float | None = None,
-                 lattice_size: int | None = None) -> TrainingPlan:
+                 lattice_size: int | None = None,
+                 sampler: Sampler | None = None,
+                 strategy: Strategy | None = None) -> TrainingPlan:
   """Returns the (epsilon, delta)-DP plan with the least noise.
 
   Plans are cached, because the runs of a sweep share them.
@@ -152,6 +212,8 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     max_batch_size: see `PoissonSampler`; no effect on privacy.
     noise_order: see `TrainingPlan`.
     lattice_size: see `TrainingPlan`.
+    sampler: draws the batches; None for a `PoissonSampler`.
+    strategy: see `TrainingPlan`.
 
   Returns:
     A plan with `plan.epsilon(delta) <= epsilon`.
@@ -166,23 +228,68 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     (2.93, 1.0)
   """
   adjacency = Adjacency(adjacency)
-  sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
-                           max_batch_size=max_batch_size)
-  calibrate = (accounting.calibrate_noise_multiplier if noise_order is None
-               else functools.partial(k_norm.calibrate_noise_multiplier,
-                                      order=noise_order))
+  sampler = the_sampler(sampler, num_examples=num_examples,
+                        batch_size=batch_size, max_batch_size=max_batch_size)
   # Part of delta pays for the difference of lattice noise from Gaussian noise.
   target_delta = delta
   if lattice_size is not None:
     target_delta = _delta_left(delta, epsilon, lattice.total_variation(
         num_values=lattice_size, num_steps=num_steps))
-  multiplier = calibrate(
-      target_epsilon=epsilon, target_delta=target_delta, num_steps=num_steps,
-      sampling_prob=sampler.sampling_prob, adjacency=adjacency,
-      accountant=accountant)
-  return TrainingPlan(sampler=sampler, num_steps=num_steps,
-                      noise_multiplier=multiplier, adjacency=adjacency,
-                      noise_order=noise_order, lattice_size=lattice_size)
+  any_noise = TrainingPlan(
+      sampler=sampler, num_steps=num_steps, noise_multiplier=1.0,
+      adjacency=adjacency, noise_order=noise_order, lattice_size=lattice_size,
+      strategy=strategy)
+  return dataclasses.replace(any_noise, noise_multiplier=_calibrated(
+      any_noise, target_epsilon=epsilon, target_delta=target_delta,
+      accountant=accountant))
+
+
+def _calibrated(plan: TrainingPlan, *, target_epsilon: float,
+                target_delta: float, accountant: str) -> float:
+  """Returns the least noise multiplier of a plan that meets a target."""
+  target: dict[str, Any] = dict(
+      target_epsilon=target_epsilon, target_delta=target_delta,
+      adjacency=plan.adjacency)
+  sampler = plan.sampler
+  if isinstance(sampler, PoissonSampler) and plan.strategy is None:
+    calibrate = (
+        accounting.calibrate_noise_multiplier if plan.noise_order is None else
+        functools.partial(k_norm.calibrate_noise_multiplier,
+                          order=plan.noise_order))
+    return calibrate(sampling_prob=sampler.sampling_prob, **target,
+                     num_steps=plan.num_steps, accountant=accountant)
+  event_of = lambda noise: dataclasses.replace(plan,
+                                               noise_multiplier=noise).event
+  guess_of = event_of
+  if isinstance(sampler, AllocationSampler):
+    # Renyi orders of allocations are not known; Poisson batches cost about as
+    # much.
+    guess_of = lambda noise: accounting.poisson_gaussian_event(
+        sampling_prob=1 / sampler.steps_per_epoch, noise_multiplier=noise,
+        num_steps=plan.num_steps)
+  guess = accounting.calibrate_event(guess_of, accountant='rdp', **target)
+  return accounting.calibrate_event(event_of, accountant=accountant,
+                                    guess=guess, **target)
+
+
+def the_sampler(sampler: Sampler | None, *, num_examples: int,
+                batch_size: float, max_batch_size: int | None) -> Sampler:
+  """Returns the sampler of a plan: a Poisson sampler, or the one given.
+
+  Raises:
+    ValueError: if the given one is for other records or batches.
+  """
+  if sampler is None:
+    return PoissonSampler(num_examples=num_examples, batch_size=batch_size,
+                          max_batch_size=max_batch_size)
+  own = dict(num_examples=num_examples, batch_size=batch_size)
+  if max_batch_size is not None:
+    own['max_batch_size'] = max_batch_size
+  for name, value in own.items():
+    if getattr(sampler, name) != value:
+      raise ValueError(f'the sampler has {name} = {getattr(sampler, name)}, '
+                       f'the plan has {value}: give both the same')
+  return sampler
 
 
 def non_private_plan(*, num_examples: int, batch_size: float, num_steps: int,

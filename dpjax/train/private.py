@@ -45,7 +45,8 @@ from dpjax.grads import quantiles
 from dpjax.grads import weighted
 from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy.adjacency import Adjacency
-from dpjax.sampling import PoissonSampler
+from dpjax.privacy.strategies import Strategy
+from dpjax.sampling import Sampler
 from dpjax.train import averaging as averages
 from dpjax.train import clip_norms
 from dpjax.train import losses
@@ -54,6 +55,7 @@ from dpjax.train import sharding
 from dpjax.train.averaging import Averaging
 from dpjax.train.budget import Budget
 from dpjax.train.plan import private_plan
+from dpjax.train.plan import the_sampler
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.user_loop import Private
 from dpjax.typing import Array
@@ -76,7 +78,8 @@ def make_private(
     kernel: str = 'bookkeeping', accountant: str = 'pld', donate: bool = False,
     learning_rate: float | None = None, schedule: str = 'constant',
     average: Averaging | str | None = None,
-    mesh: jax.sharding.Mesh | None = None) -> Private:
+    mesh: jax.sharding.Mesh | None = None, sampler: Sampler | None = None,
+    noise: Strategy | str = 'independent') -> Private:
   """Returns private steps for the user's own loop, see the module.
 
   Give `epsilon`, `delta` and `steps` for the least noise that keeps this
@@ -125,6 +128,10 @@ def make_private(
     mesh: devices of this process that share the rows of each batch, see
       `train.data_mesh`; None for one device. The results are the same up to
       rounding.
+    sampler: draws the batches, see `sampling`, with the same num_examples and
+      batch_size; None for Poisson batches.
+    noise: 'independent' in each step, or a strategy that correlates it, such as
+      `correlated.square_root(bands)`, with a `CyclicSampler`.
 
   Raises:
     ValueError: if an argument is out of range, or if not exactly one of epsilon
@@ -148,8 +155,10 @@ def make_private(
     (True, 2.0)
   """
   plan, limited = _planned(
-      num_examples, batch_size, epsilon, delta, steps, noise_multiplier,
-      _adjacency(adjacency), max_batch_size, accountant)
+      epsilon, delta, steps, noise_multiplier, accountant,
+      adjacency=_adjacency(adjacency), strategy=_strategy(noise, steps),
+      sampler=the_sampler(sampler, num_examples=num_examples,
+                          batch_size=batch_size, max_batch_size=max_batch_size))
   sharding.check(mesh, max_batch_size)
   if mesh is not None and mesh.is_multi_process:
     raise ValueError('all devices of the mesh must belong to this process; '
@@ -167,10 +176,20 @@ def _adjacency(value: Adjacency | str | None) -> Adjacency:
   return Adjacency(Adjacency.ADD_OR_REMOVE_ONE if value is None else value)
 
 
-def _planned(num_examples: int, batch_size: float, epsilon: float | None,
-             delta: float | None, steps: int | None,
-             noise_multiplier: float | None, adjacency: Adjacency,
-             max_batch_size: int | None, accountant: str
+def _strategy(noise: Strategy | str, steps: int | None) -> Strategy | None:
+  """Returns the strategy; None for independent noise."""
+  if isinstance(noise, str):
+    errors.check_choice('noise', noise, ('independent',))
+    return None
+  if steps is None:
+    raise ValueError('correlated noise needs steps: its privacy is that of the '
+                     'whole run')
+  return noise
+
+
+def _planned(epsilon: float | None, delta: float | None, steps: int | None,
+             noise_multiplier: float | None, accountant: str, *,
+             adjacency: Adjacency, strategy: Strategy | None, sampler: Sampler
              ) -> tuple[TrainingPlan, bool]:
   """Returns (plan, whether the number of steps is limited)."""
   if (epsilon is None) == (noise_multiplier is None):
@@ -184,16 +203,15 @@ def _planned(num_examples: int, batch_size: float, epsilon: float | None,
       raise ValueError('epsilon needs delta and steps: noise is calibrated to '
                        f'all of them; got delta = {delta}, steps = {steps}')
     return private_plan(
-        num_examples=num_examples, batch_size=batch_size, num_steps=steps,
-        epsilon=epsilon, delta=delta, adjacency=adjacency,
-        accountant=accountant, max_batch_size=max_batch_size), True
+        num_examples=sampler.num_examples, batch_size=sampler.batch_size,
+        num_steps=steps, epsilon=epsilon, delta=delta, adjacency=adjacency,
+        accountant=accountant, sampler=sampler, strategy=strategy), True
   if epsilon is not None:
     errors.check_choice('epsilon', str(epsilon), ('inf',))
-  sampler = PoissonSampler(num_examples=num_examples, batch_size=batch_size,
-                           max_batch_size=max_batch_size)
   return TrainingPlan(
       sampler=sampler, num_steps=1 if steps is None else steps,
-      noise_multiplier=noise_multiplier, adjacency=adjacency), steps is not None
+      noise_multiplier=noise_multiplier, adjacency=adjacency,
+      strategy=strategy), steps is not None
 
 
 def _clip_norm(value: Any, plan: TrainingPlan) -> Any:

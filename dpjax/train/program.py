@@ -4,7 +4,9 @@
 gives them.
 """
 
+from collections.abc import Callable
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +21,8 @@ from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
 from dpjax.grads.quantiles import Adaptive
-from dpjax.sampling import PoissonSampler
+from dpjax.privacy.strategies import Strategy
+from dpjax.sampling import Sampler
 from dpjax.sampling import Selection
 from dpjax.train import losses
 from dpjax.train import modules
@@ -71,6 +74,7 @@ class Program:
     sampler: draws the batches.
     mesh: devices that share the rows of a batch; None for one device.
     noise_multiplier: of each step; None for no noise.
+    strategy: correlates the noise of the steps; None for independent noise.
     clip_norm: a number, a tree prefix of the parameters, `Adaptive`, or
       infinity for no clipping.
     kernel: see `per_example.KERNELS`.
@@ -79,9 +83,10 @@ class Program:
   parts: modules.Split
   optimizer: optax.GradientTransformation
   averaging: Averaging | None
-  sampler: PoissonSampler
+  sampler: Sampler
   mesh: jax.sharding.Mesh | None
   noise_multiplier: float | None
+  strategy: Strategy | None
   clip_norm: Any
   kernel: str
 
@@ -106,7 +111,8 @@ class Program:
   def _transform(self, key: PRNGKey) -> optax.GradientTransformationExtraArgs:
     return steps.make_transform(
         self._method(None), self.sampler, self.optimizer, key=key,
-        noise_multiplier=self.noise_multiplier or 0.0, allocation='optimal')
+        noise_multiplier=self.noise_multiplier or 0.0, allocation='optimal',
+        strategy=self.strategy)
 
   def _method(self, record_loss: weighted.RecordLoss | None) -> Method:
     """Returns bounder and guarantee of a step; without a loss, no sums."""
@@ -128,19 +134,28 @@ class Program:
     return self._method(losses.of_record(self.loss, self.parts, state.params,
                                          state.frozen, records))
 
-  def whole_step(self, state: PrivateState, records: PyTree
+  def whole_step(self, state: PrivateState, records: PyTree,
+                 selection: Selection | None = None
                  ) -> tuple[PrivateState, StepInfo]:
-    """Makes one step on all records, as a function that JAX can compile."""
+    """Makes one step on all records, as a function that JAX can compile.
+
+    Args:
+      state: before the step.
+      records: all records [n, ...].
+      selection: the batch, if it was drawn on the host; None draws it.
+    """
     numbers = jnp.arange(self.sampler.num_examples, dtype=jnp.int32)
     step = steps.make_step(method=self._method_for(state, records),
                            sampler=self.sampler, transform_of=self._transform,
                            averaging=self.averaging)
-    after, info = step(_inner(state), Batch(records, numbers), numbers)
+    after, info = step(
+        _inner(state), Batch(records, numbers), numbers,
+        None if selection is None else steps.Ahead(selection, None))
     return _outer(after, state.frozen), info
 
-  def draw(self, state: PrivateState) -> Selection:
-    """Returns the batch of the next step."""
-    return steps.draw(_inner(state), self.sampler)
+  def draw(self, key: PRNGKey, step: Array) -> Selection:
+    """Returns the batch of a step, from the key of all batches of the run."""
+    return steps.draw(key, step, self.sampler)
 
   def part(self, state: PrivateState, part: PyTree, numbers: Array,
            mask: Array) -> BoundedSums:
@@ -174,10 +189,18 @@ class Program:
     after, info = finish(_inner(state), sums, num_selected)
     return _outer(after, state.frozen), info
 
-  def loaded_step(self, state: PrivateState, batch: PyTree
+  def loaded_step(self, state: PrivateState, batch: PyTree,
+                  selection: Selection | None = None
                   ) -> tuple[PrivateState, StepInfo]:
-    """Makes one step on a batch [m, ...] in the order of the sample."""
-    selection = self.draw(state)
+    """Makes one step on a batch [m, ...] in the order of the sample.
+
+    Args:
+      state: before the step.
+      batch: records of the batch, with padding.
+      selection: the batch with at least m rows; None draws it.
+    """
+    if selection is None:
+      selection = self.draw(state.keys.batch, state.step)
     rows = jax.tree.leaves(batch)[0].shape[0]
 
     def part_sums(places: Array, mask: Array) -> BoundedSums:
@@ -191,6 +214,39 @@ class Program:
     whole = jnp.where(selection.num_selected <= rows, 1.0, jnp.nan)
     return after._replace(params=jax.tree.map(
         lambda leaf: leaf * whole.astype(leaf.dtype), after.params)), info
+
+
+class Compiled(NamedTuple):
+  """The functions of a `Program`, to be compiled when they are called."""
+  init: Callable[..., Any]
+  step: Callable[..., Any]
+  update: Callable[..., Any]
+  finish: Callable[..., Any]
+  no_sums: Callable[..., Any]
+  add: Callable[..., Any]
+  draw: Callable[..., Any]
+
+
+def compiled(program: Program, *, donate: bool) -> Compiled:
+  """Returns the functions of a program, to be compiled when they are called.
+
+  Args:
+    program: its mesh shares the rows of a batch.
+    donate: whether a step may reuse the memory of the state before it.
+  """
+  jit = functools.partial(sharding.jit, program.mesh)
+  donated = (0,) if donate else ()
+  return Compiled(
+      init=jit(program.init),
+      step=jit(program.whole_step, donate_argnums=donated),
+      update=jit(program.loaded_step, donate_argnums=donated),
+      finish=jit(program.finished, donate_argnums=donated),
+      no_sums=jit(program.no_sums),
+      # Each device gets its rows of a part that is loaded. The sums of all
+      # parts are in one memory, which each call reuses.
+      add=jit(program.added, split_arguments=(2, 3, 4), num_arguments=5,
+              donate_argnums=1),
+      draw=jit(program.draw))
 
 
 def _inner(state: PrivateState) -> TrainState:

@@ -26,7 +26,7 @@ import numpy as np
 from dpjax import errors
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
-from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Sampler
 from dpjax.typing import Array, Batch, Params, PyTree
 
 AXIS = 'data'
@@ -82,7 +82,7 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
                      f'{max_batch_size + rest} is one')
 
 
-def split_sampler(mesh: Mesh | None, sampler: PoissonSampler) -> PoissonSampler:
+def split_sampler(mesh: Mesh | None, sampler: Sampler) -> Sampler:
   """Returns a sampler of the same batches in parts that the mesh divides.
 
   Rows that fill up a part are masked.
@@ -153,6 +153,14 @@ def replicate(mesh: Mesh | None, values: PyTree) -> PyTree:
                                     impl=jax.random.key_impl(value))
 
   return jax.tree.map(leaf, values)
+
+
+def place_rows(mesh: Mesh | None, values: PyTree) -> PyTree:
+  """Copies arrays [b, ...] to the mesh, to each device its share of the rows.
+  """
+  if mesh is None:
+    return jax.device_put(values)
+  return jax.device_put(values, NamedSharding(mesh, PartitionSpec(AXIS)))
 
 
 def local(mesh: Mesh | None, values: PyTree) -> PyTree:

@@ -1,6 +1,7 @@
 """One training step: sample, bound and sum, add noise, optimise, constrain."""
 
 from collections.abc import Callable
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,8 @@ from dpjax.grads import lattice_privatizer
 from dpjax.grads import privatizer
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
-from dpjax.sampling import PoissonSampler
+from dpjax.privacy.strategies import Strategy
+from dpjax.sampling import Sampler
 from dpjax.sampling import Selection
 from dpjax.train import state as states
 from dpjax.train.averaging import Averaging
@@ -26,10 +28,11 @@ from dpjax.typing import Array, Batch, PRNGKey, PyTree
 TransformOf = Callable[[PRNGKey], optax.GradientTransformationExtraArgs]
 
 
-def make_transform(method: Method, sampler: PoissonSampler,
+def make_transform(method: Method, sampler: Sampler,
                    optimizer: optax.GradientTransformation, *,
                    key: PRNGKey, noise_multiplier: Array | float,
-                   allocation: str, on_lattice: bool = False
+                   allocation: str, on_lattice: bool = False,
+                   strategy: Strategy | None = None
                    ) -> optax.GradientTransformationExtraArgs:
   """Returns the privatizer of `method` followed by the optimiser.
 
@@ -49,19 +52,25 @@ def make_transform(method: Method, sampler: PoissonSampler,
     noise_multiplier: joint multiplier of all noised blocks of a step.
     allocation: how noise is split over blocks, see `privacy.blocks`.
     on_lattice: use Gaussian noise on a lattice, not floating-point noise.
+    strategy: correlates the noise of steps; None for independent noise.
 
   Raises:
-    ValueError: if a private method gets no noise, if a non-private method has
+    ValueError: if a strategy is given for other than floating-point Gaussian
+      noise, if a private method gets no noise, if a non-private method has
       adaptive radii, or if these cost more than the noise multiplier allows.
   """
   adaptive = method.bounder.adaptive
+  if strategy is not None and (
+      on_lattice or not method.private or method.noise_order is not None):
+    raise ValueError('only floating-point Gaussian noise can be correlated')
   if method.private and method.noise_order is not None:
     first = k_norm_privatizer.k_norm_privatizer(
         key, noise_multiplier=noise_multiplier, order=method.noise_order,
         expected_batch_size=sampler.expected_batch_size)
   elif method.private:
     make = (lattice_privatizer.lattice_privatizer if on_lattice else
-            privatizer.gaussian_privatizer)
+            functools.partial(privatizer.gaussian_privatizer,
+                              strategy=strategy))
     first = make(
         key, noise_multiplier=noise_multiplier, allocation=allocation,
         expected_batch_size=sampler.expected_batch_size, adaptive=adaptive)
@@ -72,10 +81,11 @@ def make_transform(method: Method, sampler: PoissonSampler,
   # The pull-back reads noisy gradients, so it comes after the noise.
   rest = [] if method.pullback is None else [method.pullback]
   return optax.chain(first, *rest, _knowing_noise(
-      optimizer, _noise_of_mean(method, sampler, noise_multiplier, allocation)))
+      optimizer, None if strategy is not None else _noise_of_mean(
+          method, sampler, noise_multiplier, allocation)))
 
 
-def _noise_of_mean(method: Method, sampler: PoissonSampler,
+def _noise_of_mean(method: Method, sampler: Sampler,
                    noise_multiplier: Array | float, allocation: str
                    ) -> Callable[[PyTree, PyTree], PyTree] | None:
   """Returns (sensitivity, gradients) -> standard deviations of their noise.
@@ -160,7 +170,7 @@ class Ahead(NamedTuple):
   draws: PyTree
 
 
-def draw_ahead(state: TrainState, sampler: PoissonSampler, num_steps: int,
+def draw_ahead(state: TrainState, sampler: Sampler, num_steps: int,
                *, noise: bool = True) -> Ahead:
   """Draws the randomness of the next steps at once, leaves [num_steps, ...].
 
@@ -197,7 +207,7 @@ def num_released(model: Model, method: Method) -> int:
                      () if adaptive is None else adaptive.init))
 
 
-def make_step(*, method: Method, sampler: PoissonSampler,
+def make_step(*, method: Method, sampler: Sampler,
               transform_of: TransformOf, averaging: Averaging | None = None,
               noised_sensitivity: Callable[[PyTree, PyTree], PyTree] | None
               = None) -> Callable[..., tuple[TrainState, StepInfo]]:
@@ -232,7 +242,8 @@ def make_step(*, method: Method, sampler: PoissonSampler,
 
   def step(state: TrainState, records: Batch, rows: Array,
            ahead: Ahead | None = None) -> tuple[TrainState, StepInfo]:
-    selection, draws = ahead or (draw(state, sampler), None)
+    selection, draws = ahead or (
+        draw(state.keys.batch, state.step, sampler), None)
 
     def part_sums(positions: Array, mask: Array) -> bounders.BoundedSums:
       part = jax.tree.map(lambda leaf: leaf[rows[positions]], records)
@@ -245,9 +256,9 @@ def make_step(*, method: Method, sampler: PoissonSampler,
   return step
 
 
-def draw(state: TrainState, sampler: PoissonSampler) -> Selection:
-  """Returns the batch of the next step, from the key of that step."""
-  return sampler.batch(state.keys.batch, state.step)
+def draw(key: PRNGKey, step: Array, sampler: Sampler) -> Selection:
+  """Returns the batch of a step, from the key of all batches of the run."""
+  return sampler.batch(key, step)
 
 
 def sums_of(method: Method, state: TrainState, part: Batch, positions: Array,
@@ -273,7 +284,7 @@ def sums_of(method: Method, state: TrainState, part: Batch, positions: Array,
   return bounder.sums(state.params, part, mask)
 
 
-def make_finish(*, method: Method, sampler: PoissonSampler,
+def make_finish(*, method: Method, sampler: Sampler,
                 transform_of: TransformOf, averaging: Averaging | None = None,
                 noised_sensitivity: Callable[[PyTree, PyTree], PyTree] | None
                 = None) -> Callable[..., tuple[TrainState, StepInfo]]:

@@ -14,6 +14,7 @@ Only the SHA-256 digest of a key is kept. The check does not see:
 import hashlib
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import keys as key_lib
@@ -49,6 +50,28 @@ def add(keys: PRNGKey) -> None:
     keys: [L] typed keys; keys made from seeds are not recorded.
   """
   _USED.update(_digests(keys))
+
+
+def fresh(key: PRNGKey | None) -> PRNGKey:
+  """Returns a key that this process has not used, if it is secret.
+
+  It counts as used from now on.
+
+  Args:
+    key: one typed key; None takes a new one from the system's random source.
+
+  Raises:
+    ValueError: if it is no typed key, or is secret and was used before.
+  """
+  if key is None:
+    key, = key_lib.system_keys(1)
+  if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
+      key.dtype, jax.dtypes.prng_key)):
+    raise ValueError('key must be one typed key, such as jax.random.key(0), or '
+                     f'None; got a {type(key).__name__}')
+  check(key[None])
+  add(key[None])
+  return key
 
 
 def _digests(keys: PRNGKey) -> set[bytes]:

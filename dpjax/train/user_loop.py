@@ -1,6 +1,6 @@
 """The object of a user's own private loop, see `private.make_private`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import functools
 from typing import Any, NamedTuple
 
@@ -13,9 +13,10 @@ from dpjax import tree
 from dpjax.grads import inputs
 from dpjax.grads.quantiles import Adaptive
 from dpjax.privacy import accounting
-from dpjax.privacy import keys as key_lib
+from dpjax.sampling import Selection
 from dpjax.train import loading
 from dpjax.train import modules
+from dpjax.train import reading
 from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import used_keys
@@ -23,8 +24,11 @@ from dpjax.train.averaging import AverageState
 from dpjax.train.budget import Budget
 from dpjax.train.clip_norms import LayerNorms
 from dpjax.train.plan import TrainingPlan
+from dpjax.train.program import Compiled
+from dpjax.train.program import compiled
 from dpjax.train.program import PrivateState
 from dpjax.train.program import Program
+from dpjax.train.sources import Source
 from dpjax.train.state import StepInfo
 from dpjax.typing import Params, PRNGKey, PyTree
 
@@ -38,17 +42,6 @@ class Sample(NamedTuple):
   """
   indices: Any
   mask: Any
-
-
-class _Compiled(NamedTuple):
-  """The compiled functions of a `Program`."""
-  init: Callable[..., Any]
-  step: Callable[..., Any]
-  update: Callable[..., Any]
-  finish: Callable[..., Any]
-  no_sums: Callable[..., Any]
-  add: Callable[..., Any]
-  draw: Callable[..., Any]
 
 
 class Private:
@@ -73,13 +66,16 @@ class Private:
     self._budget, self._trainable, self._donate = budget, trainable, donate
     self._mesh = mesh
     self._fields = fields  # Of `Program`.
-    self._built: tuple[Program, _Compiled] | None = None
+    self._built: tuple[Program, Compiled] | None = None
+    self._ended: Any = None  # Known when the newest part is summed.
+    self._ahead = reading.ReadAhead()
 
   def __repr__(self) -> str:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
             else self.clip_norm)
-    return (f'Private({self.adjacency.value}, sampling_prob='
-            f'{self.sampler.sampling_prob:.4g}, noise_multiplier='
+    prob = self.sampler.expected_batch_size / self.sampler.num_examples
+    return (f'Private({self.adjacency.value}, sampling_prob={prob:.4g}, '
+            'noise_multiplier='
             f'{self.noise_multiplier}, clip_norm={clip}, steps='
             f'{self._budget.total} of {self.steps or "any number"})')
 
@@ -149,7 +145,7 @@ class Private:
     if not traced:
       self._check_optimizer(params, program.clip_norm)
     if key is None or not traced:
-      key = _fresh(key)
+      key = used_keys.fresh(key)
     return self._functions()[1].init(params, parts.frozen, key)
 
   def _build(self, parts: modules.Split) -> Program:
@@ -161,27 +157,12 @@ class Private:
       program = Program(
           parts=parts, sampler=self.sampler, mesh=self._mesh,
           noise_multiplier=self.noise_multiplier,
+          strategy=self._budget.plan.strategy,
           **self._fields | {'clip_norm': clip_norm})
-      self._built = program, self._compiled(program)
+      self._built = program, compiled(program, donate=self._donate)
     return self._built[0]
 
-  def _compiled(self, program: Program) -> _Compiled:
-    """Returns the functions of a program, to be compiled when called."""
-    compiled = functools.partial(sharding.jit, self._mesh)
-    donated = (0,) if self._donate else ()
-    # Each device gets its rows of a part that is loaded.
-    rows = functools.partial(compiled, split_arguments=(2, 3, 4),
-                             num_arguments=5)
-    return _Compiled(
-        compiled(program.init),
-        compiled(program.whole_step, donate_argnums=donated),
-        compiled(program.loaded_step, donate_argnums=donated),
-        compiled(program.finished, donate_argnums=donated),
-        compiled(program.no_sums),
-        # The sums of all parts are in one memory, which each call reuses.
-        rows(program.added, donate_argnums=1), compiled(program.draw))
-
-  def _functions(self) -> tuple[Program, _Compiled]:
+  def _functions(self) -> tuple[Program, Compiled]:
     if self._built is None:
       raise ValueError('call init(model) first, also before a state that was '
                        'saved is restored: it says what the model is')
@@ -200,7 +181,8 @@ class Private:
           f'as {{layer: number}}: {errors.one_line(error)}') from error
 
   def step(self, state: PrivateState,
-           records: PyTree | loading.Load) -> tuple[PrivateState, StepInfo]:
+           records: PyTree | loading.Load | Source
+           ) -> tuple[PrivateState, StepInfo]:
     """Makes one step: samples, clips, sums, adds noise, and optimises.
 
     In a function that JAX compiles, a step beyond the plan changes nothing, and
@@ -213,7 +195,9 @@ class Private:
         on the host, and only the batch is copied to the device. Or a function
         that returns the records with the numbers [k] that it is given, in
         order, as such a tree of [k, ...]. Record i must be the same in every
-        step. A record with NaN contributes zero.
+        step. A record with NaN contributes zero. Or a `sources.source`, whose
+        records are read in a thread before the steps that need them; what
+        reading raises is raised by the step concerned.
 
     Returns:
       (next state, diagnostics, of which some are PRIVATE).
@@ -223,19 +207,29 @@ class Private:
         if there are not n records; if the loss function does not fit (see
         `losses.of_record`). Nothing is spent then.
     """
-    if not callable(records):
+    if isinstance(records, Source):
+      loading.check_size(len(records), self.sampler.num_examples)
+    elif not callable(records):
       records = loading.checked(records, self.sampler.num_examples,
                                 'the num_examples of make_private')
-    load = loading.loader(records)
-    program, compiled = self._functions()
+    program, functions = self._functions()
     if _is_traced(state.step):
-      if load is not None:
-        records = _without_loading(records)
+      self._check_traceable()
+      arrays = _without_loading(records)
       return self._traced(
-          lambda state: program.whole_step(state, records), state)
+          lambda state: program.whole_step(state, arrays), state)
     place = self._budget.check(state)
-    after, info = (compiled.step(state, records) if load is None else
-                   self._step_by_parts(state, load))
+    if isinstance(records, Source):
+      after, info = self._step_by_parts(state, self._ahead.batch(
+          place.run, place.done, records,
+          lambda: self._reader(state, place.done, records)))
+    elif (load := loading.loader(records)) is not None:
+      after, info = self._step_by_parts(state, reading.parts(
+          load, self._numbers(state), self.sampler.part_size))
+    elif self.sampler.on_host:
+      after, info = functions.step(state, records, self._selection(state))
+    else:
+      after, info = functions.step(state, records)
     self._budget.add(place, after)
     return after, info
 
@@ -252,13 +246,13 @@ class Private:
       Indices and mask [m], m a multiple of the physical batch size: as small as
       possible, or in a function that JAX compiles, enough for all records.
     """
-    selection = self._functions()[1].draw(state)
-    size, rows = self.sampler.part_size, selection.rows
+    program, _ = self._functions()
     if _is_traced(state.step):
-      return Sample(rows, jnp.arange(rows.shape[0]) < selection.num_selected)
-    count = int(selection.num_selected)
-    length = max(1, -(-count // size)) * size
-    return Sample(np.asarray(rows[:length]), np.arange(length) < count)
+      self._check_traceable()
+      rows, count = program.draw(state.keys.batch, state.step)
+      return Sample(rows, jnp.arange(rows.shape[0]) < count)
+    rows, count = self._selection(state)
+    return Sample(rows, np.arange(len(rows)) < count)
 
   def update(self, state: PrivateState,
              batch: PyTree) -> tuple[PrivateState, StepInfo]:
@@ -278,21 +272,18 @@ class Private:
     """
     rows = jax.tree.leaves(batch)[0].shape[0]
     size = self.sampler.part_size
-    program, compiled = self._functions()
+    program, functions = self._functions()
     batch = loading.checked(batch, rows, 'the number of rows of its first leaf')
     if rows % size or rows == 0:
       raise ValueError(f'a batch must have a multiple of {size} rows, those of '
                        f'sample(state).indices; got {rows}')
     if _is_traced(state.step):
+      self._check_traceable()
       return self._traced(
           lambda state: program.loaded_step(state, batch), state)
     place = self._budget.check(state)
-    count = int(compiled.draw(state).num_selected)
-    if count > rows:
-      raise ValueError(
-          f'the batch has {rows} rows, the sample has more records: a Poisson '
-          'batch must not be cut off; load all of sample(state).indices')
-    after, info = compiled.update(state, batch)
+    selection = self._selection(state, rows)
+    after, info = functions.update(state, batch, selection)
     self._budget.add(place, after)
     return after, info
 
@@ -315,30 +306,63 @@ class Private:
       params = kept.mean
     return self._functions()[0].parts.rebuild(params, state.frozen, None)
 
-  def _step_by_parts(self, state: PrivateState, load: loading.Load
+  def _numbers(self, state: PrivateState) -> np.ndarray:
+    """Returns the numbers of the records of the next batch, on the host."""
+    return reading.drawn(self.sampler, self._functions()[1].draw,
+                         state.keys.batch, int(state.step))
+
+  def _reader(self, state: PrivateState, step: int,
+              source: Source) -> reading.Reader:
+    """Returns a reader of the batches from the next one on."""
+    # A copy, because a step may donate the state and its keys.
+    key = jax.random.wrap_key_data(
+        jnp.asarray(np.array(jax.random.key_data(state.keys.batch))),
+        impl=jax.random.key_impl(state.keys.batch))
+    return reading.Reader(
+        functools.partial(reading.drawn, self.sampler,
+                          self._functions()[1].draw, key),
+        source.load, size=self.sampler.part_size, steps=(step, self.steps),
+        ahead=source.read_ahead)
+
+  def _selection(self, state: PrivateState, num_rows: int | None = None
+                 ) -> Selection:
+    """Returns the next batch in rows of whole parts, on the host.
+
+    Args:
+      state: before the step.
+      num_rows: a multiple of the rows of a part; None for the least one.
+
+    Raises:
+      ValueError: if there are fewer rows than records.
+    """
+    return reading.selection(self._numbers(state), self.sampler.part_size,
+                             num_rows)
+
+  def _step_by_parts(self, state: PrivateState, batch: Iterator[reading.Part]
                      ) -> tuple[PrivateState, StepInfo]:
     """Makes one step on records that are loaded part by part."""
-    compiled = self._functions()[1]
-    selection = compiled.draw(state)
-    size, count = self.sampler.part_size, int(selection.num_selected)
-    chosen, total, ended = np.asarray(selection.rows)[:count], None, None
-    for start in range(0, max(count, 1), size):
-      numbers = chosen[start:start + size]
-      # An empty batch needs the shapes of a record; its mask leaves it out.
-      asked = numbers if count else np.zeros([1], np.int32)
-      part = loading.padded(loading.checked(
-          load(asked), len(asked), 'one for each number that was asked for'),
-                            size)
-      data = (part, np.pad(numbers, (0, size - len(numbers))),
-              np.arange(size) < len(numbers))
+    functions = self._functions()[1]
+    total, count = None, np.int32(0)
+    for part in batch:
+      # It is copied to the device while the part before it is summed.
+      data = sharding.place_rows(self._mesh, (part.records, part.numbers,
+                                              part.mask))
       if total is None:
-        total = compiled.no_sums(state)
-      # One part is loaded while the device sums the one before it. Without
-      # waiting, all parts of the batch would be in its memory.
-      if ended is not None:
-        ended.block_until_ready()
-      total, ended = compiled.add(state, total, *data)
-    return compiled.finish(state, total, selection.num_selected)
+        total = functions.no_sums(state)
+      # Without waiting, many parts would be in the memory of the device.
+      if self._ended is not None:
+        self._ended.block_until_ready()
+      total, self._ended = functions.add(state, total, *data)
+      count = part.num_selected
+    return functions.finish(state, total, count)
+
+  def _check_traceable(self) -> None:
+    """Raises if batches cannot be drawn in a function that JAX compiles."""
+    if self.sampler.on_host:
+      raise ValueError(
+          f'batches from {self.sampler.num_examples} records are drawn on the '
+          'host, so step, sample and update cannot be called in a function '
+          'that JAX compiles: call them outside; step and update are compiled')
 
   def _traced(self, run: Callable[[PrivateState],
                                   tuple[PrivateState, StepInfo]],
@@ -358,22 +382,9 @@ def _is_traced(value: Any) -> bool:
 
 
 def _without_loading(records: Any) -> PyTree:
-  """Returns arrays of NumPy as they are; a function cannot be called."""
-  if callable(records):
+  """Returns arrays of JAX; a function of the user cannot be called."""
+  if callable(records) or isinstance(records, Source):
     raise ValueError('a function that loads records cannot run in a function '
                      'that JAX compiles: give all records, or use sample and '
                      'update')
   return jax.tree.map(jnp.asarray, records)
-
-
-def _fresh(key: PRNGKey | None) -> PRNGKey:
-  """Returns a key that this process has not used, if it is secret."""
-  if key is None:
-    key, = key_lib.system_keys(1)
-  if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
-      key.dtype, jax.dtypes.prng_key)):
-    raise ValueError('key must be one typed key, such as jax.random.key(0), or '
-                     f'None; got a {type(key).__name__}')
-  used_keys.check(key[None])
-  used_keys.add(key[None])
-  return key

@@ -131,6 +131,7 @@ def test_planted_faults_are_found_by_a_black_box(total, noise):
   assert [check.name for check in report.failed] == ['distinguishing event']
 
 
+@pytest.mark.every(2)
 def test_the_figure_of_another_adjacency_is_found():
   pairs = (Pair(np.array([[1.0, 0.0]]), np.array([[-1.0, 0.0]])),)
   replaced = claims.of_event(_GAUSSIAN, delta=1e-5, adjacency=_RO)
@@ -151,6 +152,7 @@ def test_declared_noise_is_tested():
     assert any(check.name.startswith('noise') for check in report.failed)
 
 
+@pytest.mark.every(2)
 def test_a_query_beyond_its_sensitivity_is_found():
   for value, verdict in ((_total, auditor.CONSISTENT),
                          (_clip_after_sum, auditor.VIOLATED),

@@ -190,6 +190,7 @@ def _failed(target):
       jax.random.key(4), target, num_runs=2000).failed]
 
 
+@pytest.mark.every(2)
 def test_noise_is_tested_on_both_sides_of_the_first_and_the_last_pair():
   """Noise tests cover both sides of the first and the last pair.
 
@@ -209,6 +210,7 @@ def test_noise_is_tested_on_both_sides_of_the_first_and_the_last_pair():
       assert all(name.endswith(f'({number}{side})') for name in names)
 
 
+@pytest.mark.every(2)
 def test_what_is_wrong_with_any_pair_is_found():
   """Each exact check finds the one faulty pair,
   wherever it stands in the list."""

@@ -226,7 +226,7 @@ def _status(*words):
   return main.main(main.parse(['launch.audit', '--zoo', *words]))
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_the_command_tells_what_is_found(tmp_path, capsys):
   own = '--zoo_auditors=dpjax_black_box'
   assert _status(f'--zoo_bug={_QUICK}', own) == 0

@@ -93,7 +93,7 @@ def _empty(tmp_path, name):
   return folder
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(8)
 def test_a_run_that_keeps_its_claim_is_not_refuted(honest):
   report = _audit(honest)
   assert report.verdict == auditor.CONSISTENT and not report.failed

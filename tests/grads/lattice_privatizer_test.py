@@ -113,6 +113,7 @@ def test_stddevs(value):
   check_stddevs(value)
 
 
+@pytest.mark.every(2)
 def test_joint_multiplier(monkeypatch):
   check_joint_multiplier(monkeypatch)
 

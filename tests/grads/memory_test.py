@@ -140,6 +140,7 @@ def _shared(loss):
   return any(site.same for site in program.sites)
 
 
+@pytest.mark.every(2)
 def test_a_cotangent_is_shared_where_a_bias_is_all_that_follows():
   assert _shared(_added)
   assert not _shared(_scaled) and not _shared(_twice)

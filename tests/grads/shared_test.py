@@ -279,7 +279,7 @@ def test_norms_and_sums_are_those_of_vmap(monkeypatch, name, gram):
 @pytest.mark.parametrize('gram', [True, False])
 @pytest.mark.parametrize('name', [
   'tied', 'dense and transposed', 'low rank', 'joined heads'])
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_the_measured_gradient_is_the_summed_one_in_bfloat16(name, gram):
   apply, params, x, _ = _given(name, jnp.float32)
   half = precision.computed_in(apply, 'bfloat16')

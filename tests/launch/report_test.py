@@ -49,6 +49,7 @@ def _state(root):
           if path.is_file()}
 
 
+@pytest.mark.every(2)
 def test_everything_is_written_and_then_fresh(root, capsys):
   folder = rendering.results_dir(root, 'toy')
   assert report.report(root, 'toy') == []

@@ -151,6 +151,7 @@ def test_a_noise_seed_is_found_and_its_noise_comes_off(seeded):
   assert f'warning: noise_seed = {_NOISE_SEED} is for research' in warnings
 
 
+@pytest.mark.every(2)
 def test_no_seed_stands_out_in_a_release(secret):
   summary, params, warnings = secret
   attacker = _Attacker(summary, params)

@@ -39,6 +39,7 @@ def test_smoke_runs_and_says_what_is_next(call, tmp_path, capsys):
   captured = capsys.readouterr()
   assert f'--experiment=toy --rows_dir={tmp_path}' in captured.out
   assert '2/2 settings' in captured.err
+  assert 'the choice of the best of these 2 private runs' in captured.out
 
 
 def test_flags_select_settings(call, tmp_path):

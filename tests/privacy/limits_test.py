@@ -18,13 +18,15 @@ import pytest
 
 from dpjax import privacy
 from dpjax.privacy import accounting
+from dpjax.privacy import correlated
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
+from dpjax.privacy import tree_strategy
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.stopping import RandomStopping
 from experiments.methods.mechanisms import adaptive
 from experiments.methods.mechanisms import forced_response
 from experiments.methods.mechanisms import renyi_steps
-from experiments.methods.mechanisms import tuning
 from experiments.methods.statistics import local_queries
 from experiments.methods.statistics import noise_magnitudes
 from experiments.methods.theory import compared_notions
@@ -34,6 +36,7 @@ from experiments.methods.theory import tradeoffs
 
 REPLACE = Adjacency.REPLACE_ONE
 EVENT = accounting.gaussian_event(noise_multiplier=5.0)
+STOPPING = RandomStopping(mean=2.0)
 APPROX = notions.ApproxDP(epsilon=0.1, delta=1e-6)
 PURE, ZCDP = notions.PureDP(epsilon=0.5), notions.ZCDP(rho=0.1)
 FOURTH = renyi.RenyiDP(order=4.0, divergence=0.1)
@@ -79,7 +82,7 @@ def _refused(kind):
 
 _OUTSIDE = (adaptive, compared_notions, composition, forced_response,
             local_queries, noise_magnitudes, printed_guarantees, renyi_steps,
-            tradeoffs, tuning)
+            tradeoffs)
 _RANGE = dict(lower=0.0, upper=1.0)
 _ROWS = {
   'accounting.gaussian_event': dict(noise_multiplier=POSITIVE),
@@ -112,6 +115,10 @@ _ROWS = {
   'additive.calibrated_gaussian': dict(
     record_norm=1.0, epsilon=_refused(POSITIVE), delta=_refused(DELTA),
     adjacency=REPLACE),
+  'accounting.calibrate_event': dict(
+    event_of=lambda z: accounting.gaussian_event(noise_multiplier=z),
+    target_epsilon=_refused(POSITIVE), target_delta=_refused(DELTA),
+    guess=_refused(POSITIVE), adjacency=REPLACE),
   'accounting.check_delta': dict(value=DELTA),
   'optimistic.poisson_gaussian_epsilon': dict(
     steps=[(0.5, 1.0)], delta=OPEN),
@@ -138,6 +145,15 @@ _ROWS = {
   'discrete.DiscreteGaussianMechanism': dict(
     record_norm=SCALE._replace(taken=(1e-3, 9.0)), adjacency=REPLACE,
     noise_multiplier=Range((1e-3, 2.0**16), (0.0, 2.0**16 + 1, -1.0))),
+  'correlated.square_root': dict(bands=whole(1)),
+  'correlated.inverse_square_root': dict(bands=whole(1), num_steps=whole(1)),
+  'correlated.optimal_banded': dict(
+    bands=_refused(whole(1)), num_steps=_refused(whole(1))),
+  'correlated.optimal_buffered': dict(
+    num_steps=_refused(whole(1)), separation=_refused(whole(1))),
+  'correlated.event': dict(
+    strategy=correlated.square_root(1), noise_multiplier=POSITIVE,
+    num_steps=whole(0), separation=whole(1), prob=SHARE),
   'divergences.hockey_stick': dict(
     p=[0.5, 0.5], q=[0.5, 0.5], epsilon=NOT_NEGATIVE),
   'divergences.renyi': dict(p=[0.5, 0.5], q=[0.5, 0.5], order=ORDER),
@@ -184,6 +200,14 @@ _ROWS = {
   'forced_response.ForcedYes': dict(yes_prob=Range((1e-9, 1 - 2**-32), (0.0, 1 - 2**-33, 1.0))),
   'local.UnaryEncoding': dict(num_categories=whole(2), epsilon=LOCAL),
   'neighbours.datasets': dict(domain='ab', size=whole(0, 16)),
+  'losses.random_allocation': dict(
+    noise_multiplier=POSITIVE, num_steps=whole(2), interval=POSITIVE),
+  'losses.fixed_size_deltas': dict(
+    noise_multiplier=POSITIVE, sampling_prob=SHARE, interval=POSITIVE),
+  'sampled_events.allocation_event': dict(
+    noise_multiplier=POSITIVE, num_steps=whole(1)),
+  'sampled_events.fixed_size_event': dict(
+    num_examples=whole(3), batch_size=whole(1, 3), noise_multiplier=POSITIVE),
   'notions.PureDP': dict(epsilon=NOT_NEGATIVE),
   'notions.ApproxDP': dict(epsilon=NOT_NEGATIVE, delta=HALF_OPEN),
   'notions.ZCDP': dict(rho=NOT_NEGATIVE),
@@ -229,17 +253,27 @@ _ROWS = {
     _RANGE, num_examples=whole(1), epsilon=Range((0.51, 9.0), (0.5, math.inf)),
     smoothing=Range((1e-3, 0.99), (0.0, 1.0, 9.0), 0.5), prob=SHARE,
     num_cells=whole(1, 2**20)),
+  'strategies.InverseBandedStrategy': dict(
+    coefficients=(1.0, -0.5), num_steps=whole(1)),
+  'strategies.BufferedStrategy': dict(
+    decays=(0.5,), scales=(0.5,), num_steps=whole(1)),
+  'strategies.check_steps': dict(
+    strategy=tree_strategy.TreeStrategy(3), num_steps=whole(1, 3)),
+  'tree_strategy.TreeStrategy': dict(num_steps=whole(1)),
   'tradeoffs.gaussian': dict(alpha=np.array([0.3]), shift=NOT_NEGATIVE),
   'tradeoffs.laplace': dict(alpha=np.array([0.3]), epsilon=NOT_NEGATIVE),
   'tradeoffs.gaussian_delta': dict(epsilon=1.0, shift=POSITIVE),
   'tradeoffs.delta_of': dict(
     function=lambda alpha: 1 - alpha, epsilon=NOT_NEGATIVE),
-  'tuning.all_trials_event': dict(event=EVENT, num_trials=whole(1)),
-  'tuning.best_trial_event': dict(
-    event=EVENT, mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),
-  'tuning.num_trials_probs': dict(
-    mean=Range((1.1, 9.0), (1.0, math.inf), 2.0), shape=NOT_NEGATIVE),
-  'tuning.expected_num_trials': dict(stop_prob=SHARE, shape=NOT_NEGATIVE),
+  'stopping.RandomStopping': dict(
+    mean=Range((1.1, 9.0), (1.0, math.inf), 2.0),
+    shape=Range((-0.9, 0.0, 7.0, math.inf), (-1.0, -2.0), 1.0)),
+  'stopping.expected_num_runs': dict(
+    stop_prob=SHARE, shape=Range((-0.9, 0.0, 7.0), (-1.0, math.inf), 1.0)),
+  'tuning.epsilon': dict(
+    runs=[EVENT], stopping=STOPPING, delta=DELTA._replace(taken=(0.9,)),
+    adjacency=REPLACE),
+  'tuning.run_epsilon': dict(cost=lambda epsilon: 2 * epsilon, target=POSITIVE),
   **{f'noise_magnitudes.{noise}_{kind}': {
     'scale' if noise == 'laplace' else 'stddev': POSITIVE, 'size': whole(1),
     'failure_prob': OPEN} for noise, kind in (
@@ -264,13 +298,13 @@ ARRAYS = {
   'k_norm.allocate', 'k_norm.expected_square', 'k_norm.p_norm_bound',
   'k_norm.unit_noise', 'langevin.calibrated_langevin', 'langevin.project_box',
   'lattice.spacing', 'mechanism.epsilon', 'neighbours.sensitivity',
-  'local_queries.OracleState', 'restating.BoundedRangeDpEvent',
+  'local_queries.OracleState', 'losses.Losses',
+  'sampled_events.RandomAllocationDpEvent', 'restating.BoundedRangeDpEvent',
   'restating.ConcentratedDpEvent', 'restating.PureDpEvent',
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
-  'smooth.smooth_sensitivity', 'threefry.words',
-  'threefry.words_of_several', 'tradeoff.from_curve',
-  'tuning.draw_num_trials'}
+  'smooth.smooth_sensitivity', 'strategies.BandedStrategy', 'threefry.words',
+  'threefry.words_of_several', 'tradeoff.from_curve'}
 
 
 def _members():

@@ -20,5 +20,5 @@ def test_the_guide_runs_and_keeps_its_budget(capsys):
   spent = re.findall(r'epsilon ([\d.]+)', capsys.readouterr().out)
   assert spent == ['2.00', '2.00']
   assert names['averaged'].keys() == {'w', 'b'}
-  assert int(names['state'].step) == 1
+  assert int(names['state'].step) == 30
   assert type(names['trained']).__name__ == 'Classifier'

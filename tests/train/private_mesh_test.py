@@ -67,7 +67,7 @@ def _same(left, right):
                right)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('records, step, changed', [
     (jax.tree.map(jnp.asarray, _records()), None, {}),
     (_records(), None, {}), (_records(), _update, {}),
@@ -107,7 +107,7 @@ def test_each_device_gets_its_rows_and_sums_are_reduced_once():
   assert 'f32[6,5]' not in text
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('fault', ['repeated', 'missing'])
 def test_noise_in_every_device_is_noticed(fault):
   """Each device adds noise to its sums, from a key of its own."""

@@ -71,6 +71,7 @@ class _Linen(linen.Module):
     return linen.Dense(3)(linen.LayerNorm()(x))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('per', ['record', 'batch'])
 def test_linen_with_dropout_and_dictionaries(per):
   module, records = _Linen(), _tokens()
@@ -112,7 +113,7 @@ def _nnx_loss(model, batch):
   return _cross_entropy(model(x), y)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('cell', [nnx.LSTMCell, nnx.GRUCell])
 def test_nnx_with_dropout_recurrence_and_frozen_statistics(cell):
   model, records = _Nnx(cell, nnx.Rngs(0, dropout=1)), _features()

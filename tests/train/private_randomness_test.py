@@ -39,6 +39,7 @@ def _records(seed):
   return rng.normal(size=(_SIZE, 40)).astype(np.float32)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('loss, changed', [
     (_loss, {}), (_loss, {'kernel': 'vmap'}), (_loss, {'max_batch_size': 2}),
     (_batch_loss, {'per': 'batch'}),
@@ -56,6 +57,7 @@ def test_a_contribution_does_not_change_with_the_other_records(loss, changed):
   assert np.linalg.norm(contributions[0]) == pytest.approx(_CLIP, rel=1e-4)
 
 
+@pytest.mark.every(2)
 def test_masks_differ_by_record_and_by_step():
   ones = np.ones([_SIZE, 40], np.float32)
   alone = []

@@ -140,6 +140,7 @@ def test_refused_at_the_start(changed, problem):
     _private(**changed).init(jnp.zeros(4))
 
 
+@pytest.mark.every(2)
 def test_a_budget_covers_all_runs():
   private = _private(steps=3)
   one = private.init(jnp.zeros(4))
@@ -166,6 +167,7 @@ def test_a_state_is_used_once():
     _private().init(jnp.zeros(4), key=key)
 
 
+@pytest.mark.every(2)
 def test_a_restored_state_goes_on_and_is_accounted_for():
   private = _private(steps=3)
   state = private.init(jnp.zeros(4))
@@ -186,6 +188,7 @@ def test_a_restored_state_goes_on_and_is_accounted_for():
     other.step(after, _RECORDS)
 
 
+@pytest.mark.every(2)
 def test_a_compiled_loop_stops_at_the_plan():
   private = _private(steps=2)
   state = private.init(jnp.zeros(4))

@@ -53,7 +53,7 @@ def _audited(sampled_runs, *, steps=1, **changed):
                       num_keys=64, sampled_runs=sampled_runs)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('steps, changed', [
     (1, {}), (2, {}), (1, {'clip_norm': 'adaptive', 'noise_multiplier': 0.1}),
     (1, {'average': 'ema', 'max_batch_size': None}),
@@ -115,7 +115,7 @@ def _audited_with(fault, sampled_runs):
     return _audited(sampled_runs, **changed), what
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('fault', _FAULTS)
 def test_the_replay_says_where_to_look(fault):
   result, what = _audited_with(fault, 0)

@@ -220,7 +220,7 @@ def _check_fresh_batches():
 
 def test_steps_draw_other_batches():
   _check_fresh_batches()
-  again = lambda state, sampler: sampler.draw(state.keys.batch)
+  again = lambda key, step, sampler: sampler.draw(key)
   with mock.patch.object(steps, 'draw', again), pytest.raises(AssertionError):
     _check_fresh_batches()
 

@@ -46,6 +46,7 @@ class _Compiled(Exception):
   """Ends a fit once its arguments were accepted."""
 
 
+@pytest.mark.every(2)
 def test_a_second_fit_with_a_secret_key_is_refused(
     make_model, make_method, records, tmp_path, monkeypatch):
   """A second fit with the same secret key is refused before it is compiled.

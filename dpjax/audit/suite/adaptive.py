@@ -134,7 +134,7 @@ def statistics(key: PRNGKey, method: bounders.Method) -> np.ndarray:
 def clipped_losses(key: PRNGKey, method: bounders.Method) -> np.ndarray:
   """Returns privacy losses [2 RUNS]; runs with the canary come first."""
   return whitebox.privacy_losses(
-      statistics(key, method), sampling_prob=PLAN.sampler.sampling_prob,
+      statistics(key, method), sampling_prob=PLAN.poisson.sampling_prob,
       noise_multiplier=SIGMA)
 
 
@@ -228,7 +228,7 @@ def ball_losses(key: PRNGKey, model: Model,
   shift, = map(_float64, jax.tree.leaves(shifts))
   log_ratios += (counts * shift - shift**2 / 2) / SIGMA_B**2
   return np.sum(empirical.subsampled_log_ratio(
-      log_ratios, sampling_prob=PLAN.sampler.sampling_prob), -1)
+      log_ratios, sampling_prob=PLAN.poisson.sampling_prob), -1)
 
 
 def _adaptive(method: bounders.Method) -> quantiles.Adaptive:

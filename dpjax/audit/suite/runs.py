@@ -212,7 +212,7 @@ def _claim_check(run: FinishedRun) -> Check:
       epsilon.
   """
   summary, plan, config = run.summary, run.plan, run.config
-  for name, configured in (('sampling_prob', plan.sampler.sampling_prob),
+  for name, configured in (('sampling_prob', plan.poisson.sampling_prob),
                            ('num_steps', plan.num_steps),
                            ('delta', None if config.method == 'sgd' else
                             config.delta)):
