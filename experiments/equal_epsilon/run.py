@@ -1,4 +1,4 @@
-"""Trains with the optimisers of `techniques`, all seeds of a setting at once."""
+"""Trains with optimisers and designs, all seeds and parameters at once."""
 
 from collections.abc import Iterator, Sequence
 import functools
@@ -20,8 +20,9 @@ from dpjax.train import private as private_loops
 from dpjax.train.user_loop import Private
 from dpjax.typing import Array, Batch, PRNGKey
 from experiments import records
-from experiments.private_optimizers import sweep
-from experiments.private_optimizers import techniques
+from experiments.equal_epsilon import designs
+from experiments.equal_epsilon import sweep
+from experiments.equal_epsilon import techniques
 
 DELTA = 1e-5
 _BATCH, _CLIP, _WIDTH = 512, 1.0, 64
@@ -50,7 +51,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields each setting with its rows; see `experiments.registry`."""
   first = settings[0]
-  progress(0.0, f'{first.dataset} {first.method}')
+  progress(0.0, f'{first.dataset} {first.design} {first.method}')
   parts = load(first.dataset, data_dir)
   private, model = plan(first, parts)
   numbers = [jnp.asarray([getattr(setting, name) for setting in settings],
@@ -67,8 +68,24 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
             epsilon=private.plan.epsilon(DELTA), epsilon_valid=True,
             delta=DELTA, adjacency=Adjacency.ADD_OR_REMOVE_ONE.value,
             accountant='pld', method=setting.method, dataset=setting.dataset)
-        for metric, values in (('held_out_accuracy', held_out),
-                               ('test_accuracy', test))]
+        for metric, values in (
+            ('held_out_accuracy', held_out), ('test_accuracy', test),
+            ('mean_stddev', [mean_stddev(private)] * len(settings)))]
+
+
+def mean_stddev(private: Private) -> float:
+  """Returns the size of the noise in the sum of all mean gradients.
+
+  It is the root mean square over the steps of the standard deviations of noise
+  in the sums so far, over the number of steps.
+  """
+  plan = private.plan
+  steps = plan.num_steps
+  unit = (np.sqrt(np.arange(1, steps + 1)) if plan.strategy is None else
+          plan.strategy.prefix_deviations(steps))
+  noise = _CLIP * (plan.noise_multiplier or 0.0)
+  return float(noise * np.sqrt(np.mean(unit**2)) / (
+      steps * plan.sampler.expected_batch_size))
 
 
 @functools.cache
@@ -90,8 +107,9 @@ def load(dataset: str, data_dir: str | None) -> Parts:
 
 
 def plan(setting: sweep.Setting, parts: Parts) -> tuple[Private, Model]:
-  """Returns the private loop of a method, and its network."""
+  """Returns the private loop of a method and a design, and its network."""
   technique = techniques.TECHNIQUES[setting.method]
+  design = designs.DESIGNS[setting.design]
   model = mlp.mlp(num_features=parts.records.x.shape[1], width=_WIDTH,
                   num_classes=parts.num_classes)
 
@@ -102,9 +120,14 @@ def plan(setting: sweep.Setting, parts: Parts) -> tuple[Private, Model]:
                               record.y))
 
   count = parts.train.size
+  # A whole number of steps in an epoch, as random allocation needs it.
+  epoch = max(4, round(count / _BATCH))
+  sampler = design.sampler(count, count / epoch)
+  strategy = design.strategy(setting.num_steps, epoch)
   return private_loops.make_private(
       loss, technique.optimizer(), num_examples=count, per='record',
-      batch_size=min(_BATCH, count // 4), clip_norm=_CLIP,
+      batch_size=sampler.batch_size, sampler=sampler,
+      noise='independent' if strategy is None else strategy, clip_norm=_CLIP,
       epsilon=setting.epsilon, delta=DELTA, steps=setting.num_steps), model
 
 

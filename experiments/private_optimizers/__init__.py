@@ -1,1 +1,0 @@
-"""Optimisers that claim gains at equal epsilon, tuned alike and compared."""
