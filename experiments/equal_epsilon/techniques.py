@@ -153,7 +153,8 @@ def masked_frequencies(share: Array) -> optax.GradientTransformation:
 
   def filtered(leaf: Array) -> Array:
     spectrum = jnp.fft.rfft(leaf.ravel())
-    kept = jnp.arange(spectrum.size) < share * spectrum.size
+    places = jnp.arange(spectrum.size, dtype=jnp.float32)
+    kept = places < share * jnp.float32(spectrum.size)
     mask = jnp.where(kept, jnp.float32(1), jnp.float32(0.5))
     return jnp.fft.irfft(spectrum * mask.astype(spectrum.dtype),
                          leaf.size).reshape(leaf.shape)
@@ -182,7 +183,7 @@ def _ahead(trained: Trained, gradients: PyTree, change: PyTree) -> PyTree:
 def _uphill(trained: Trained, gradients: PyTree, change: PyTree) -> PyTree:
   """Returns the offset of DP-SAT: along the last noisy gradient."""
   del change
-  length = jnp.maximum(optax.global_norm(gradients), jnp.float32(1e-12))
+  length = jnp.maximum(optax.tree.norm(gradients), jnp.float32(1e-12))
   return tree.scale(trained.own / length, gradients)
 
 
