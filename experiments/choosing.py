@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 import math
 
+from dpjax.privacy import tuning
 from dpjax.privacy.notions import ApproxDP
 from experiments import records
-from experiments.methods.theory import composition
 
 
 def lines(rows: Sequence[records.Row]) -> list[str]:
@@ -24,16 +24,13 @@ def lines(rows: Sequence[records.Row]) -> list[str]:
       runs.setdefault((row.dataset, row.adjacency), {})[row.id] = ApproxDP(
           epsilon=row.epsilon, delta=row.delta)
   return [_line(dataset, list(each.values()))
-          for (dataset, _), each in sorted(runs.items()) if len(each) > 1]
+          for (dataset, _), each in sorted(runs.items())
+          if len(each) > 1 and sum(run.delta for run in each.values()) < 1]
 
 
 def _line(dataset: str, runs: Sequence[ApproxDP]) -> str:
   """Returns the sentence for the runs on one data set."""
-  total = composition.basic(runs)
-  slack = max(sum(run.delta for run in runs), 1e-12)
-  if slack < 1:
-    bound = composition.heterogeneous(runs, slack=slack)
-    total = min(total, bound, key=lambda each: each.epsilon)
+  total = tuning.all_runs_guarantee(runs)
   most = max(run.epsilon for run in runs)
   return (f'{dataset or "all records"}: the choice of the best of these '
           f'{len(runs)} private runs, of epsilon up to {most:.3g} each, would '

@@ -58,7 +58,7 @@ _QUICK_FILES = {f'{name}_test' for name in (
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _CUT_OFF = 'cut off by --time_limit'
 # Of a table of at most so many cases, a default run takes one of so many.
-_STEPS = ((4, 2), (8, 3), (16, 4), (32, 6), (float('inf'), 8))
+_STEPS = ((4, 2), (8, 4), (16, 5), (32, 8), (float('inf'), 10))
 # No release runs the code of these folders.
 _IN_TURNS = {'experiments', 'theory'}
 
@@ -103,8 +103,9 @@ def pytest_collection_modifyitems(config, items):
   """Marks cases that the default run skips as slow.
 
   Of a longer table it takes a smaller part, see `_STEPS`, or one case of as
-  many as the mark `every` says; which ones rotates. A test of a single case with that mark is taken by one of
-  that many rotations, and one of reproductions and lower bounds by every other.
+  many as the mark `every` says; which ones rotates. A test of a single case
+  with that mark is taken by one of that many rotations, and one of
+  reproductions and lower bounds by every third.
   It takes all tests with the mark `sound`, all of a table of refusals, where
   each case is another quick check, and a case that is asked for by its name. A
   share of slow tests runs in an order that rotates by file, so that a time
@@ -143,7 +144,7 @@ def _step(table: str, size: int) -> int:
   if 'refus' in table.split('::')[-1]:
     return 1
   if size <= 2:
-    return 2 if table.split('/')[0] in _IN_TURNS else 1
+    return 3 if table.split('/')[0] in _IN_TURNS else 1
   return next(step for most, step in _STEPS if size <= most)
 
 

@@ -19,7 +19,7 @@ _MODULES = [
     if '>>> ' in path.read_text()]
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('name', [
     pytest.param(name, marks=pytest.mark.slow) if name in _LONG else name
     for name in _MODULES])

@@ -84,6 +84,7 @@ def test_a_ledger_in_python(tmp_path, monkeypatch):
   assert 40 < names['median']['value']['1/2'] < 50
 
 
+@pytest.mark.every(2)
 def test_the_price_of_privacy():
   names = _run(_code('theory.solve'), key=jax.random.key(0),
                x=jnp.arange(1000) % 2)

@@ -63,6 +63,7 @@ def test_the_wheel_is_small_and_holds_the_library_alone(wheel):
   assert not [name for name in names if name.endswith('_test.py')]
 
 
+@pytest.mark.every(2)
 def test_programs_run_where_there_is_no_checkout(installed, tmp_path):
   (tmp_path / 'x.csv').write_text('age\n' + '\n'.join(map(str, range(90))))
   done = _run(installed, tmp_path, '-m', 'dpjax.cli', 'estimate',

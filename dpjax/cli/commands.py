@@ -13,6 +13,7 @@ from dpjax.cli import errors
 
 COMMANDS = {
     'train': 'train networks with differential privacy',
+    'plan': 'compare samplers and correlated noise for a training run',
     'estimate': 'release a private statistic of a file',
     'audit': 'test whether an implementation keeps its privacy claim',
     'schema': 'draft, check and review the public schema of a file',

@@ -244,6 +244,9 @@ def main(argv: Sequence[str]) -> int:
     print(_table([summaries_by_config[config] for config in configs]), end='')
     print(f'written to {output_dir}')
     print(summaries.not_to_publish(configs))
+    cost = summaries.cost_of_all([summaries_by_config[c] for c in configs])
+    if cost is not None:
+      print(cost)
     if configs[0].schema is not None:
       own_data.say_what_is_public()
   return 0

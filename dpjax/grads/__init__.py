@@ -5,11 +5,11 @@ batch, and states their sensitivity (`per_example.clipped` is that of DP-SGD).
 A privatizer (`privatizer.gaussian_privatizer`) adds noise scaled to it.
 
 Modules, in import order: ball, precision, quantiles, bounder, clipping,
-records, jaxprs, hoisting, sites, tracing, convolutions, microbatches, windows,
-contractions, lookups, passes, reads, pullbacks, shared, bundles, memory,
-bookkeeping, explain, inputs, weighted, entries, entry_rules, entry_indexing,
-dependence, isolation, per_example, privatizer, k_norm_privatizer,
-lattice_privatizer.
+records, jaxprs, shards, hoisting, sites, tracing, convolutions, microbatches,
+windows, contractions, lookups, passes, reads, pullbacks, shared, bundles,
+memory, bookkeeping, explain, inputs, weighted, entries, entry_rules,
+entry_indexing, dependence, isolation, per_example, privatizer,
+k_norm_privatizer, lattice_privatizer.
 """
 
 from typing import TYPE_CHECKING

@@ -22,6 +22,7 @@ from dpjax.grads import contractions
 from dpjax.grads import memory
 from dpjax.grads import passes as passes_lib
 from dpjax.grads import pullbacks
+from dpjax.grads import shards as shards_lib
 from dpjax.grads import shared
 from dpjax.grads import tracing
 from dpjax.grads.bundles import Bundle
@@ -30,6 +31,7 @@ from dpjax.grads.lookups import Table
 from dpjax.grads.passes import Pass
 from dpjax.grads.reads import Read
 from dpjax.grads.records import RecordGradients
+from dpjax.grads.shards import Shards
 from dpjax.grads.shared import Group
 from dpjax.grads.shared import Measured
 from dpjax.grads.tracing import Program
@@ -90,8 +92,8 @@ def of_network(apply: ApplyFn, loss: LossFn
 def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
                    params: Params, records: PyTree, kept: Array,
                    plan: Plan | None = None, *,
-                   gram_is_cheaper: Callable[[Layer], bool] | None = None
-                   ) -> RecordGradients:
+                   gram_is_cheaper: Callable[[Layer], bool] | None = None,
+                   shards: Shards = shards_lib.WHOLE) -> RecordGradients:
   """Returns norms and weighted sums of the gradients of the records of a batch.
 
   The function of *one* record is differentiated and mapped over records, so a
@@ -111,18 +113,23 @@ def of_record_loss(record_loss: Callable[[Params, PyTree], Array],
     kept: [b] bool; the gradients of other records count as zero.
     plan: of this loss for these parameters, if it has been made.
     gram_is_cheaper: see `planned`.
+    shards: which parameters are parts; the weighted sums are parts likewise,
+      added up over the devices. Sums of other parameters are not.
   """
-  program, known = plan or planned(record_loss, params, records,
+  program, known = plan or planned(record_loss, shards.wholes(params), records,
                                    gram_is_cheaper=gram_is_cheaper)
   leaves, structure = jax.tree.flatten(params)
+  leaves = shards.parts(leaves)
   unknown = [leaf for leaf, groups in known.items() if groups is None]
   losses, passes = passes_lib.backward(program, leaves, records, kept)
   formed = _formed_gradients(program, leaves, passes, unknown)
   arranged = [passes_lib.arranged(site, each) for site, each in zip(
       program.sites, passes, strict=True)]
-  bundle = bundles.of_formed(formed, len(kept))
-  parts = [*([_of_bundle(bundle)] if bundle.numbers else []), *(
-      _of_leaf(i, _measured(kept, leaf, known[i], formed.get(i), arranged))
+  bundle = bundles.of_formed({} if shards.is_tensor else formed, len(kept))
+  parts = [*([_of_bundle(bundle, shards)] if bundle.numbers else []), *(
+      _of_leaf(i, _measured(kept, shards_lib.shape_of(leaf), known[i],
+                            formed.get(i), arranged,
+                            functools.partial(shards.own, i)))
       for i, leaf in enumerate(leaves) if i not in bundle.numbers)]
   squares = {i: square for part in parts
              for i, square in zip(part.numbers, part.squares, strict=True)}
@@ -223,8 +230,10 @@ def _formed_gradients(program: Program, leaves: Sequence[Array],
     numbers = [number for number in site.leaves if number in unknown]
     if not numbers:
       continue
+    own = [shards_lib.whole(leaf) if i in site.leaves else leaf
+           for i, leaf in enumerate(leaves)]
     pull_back = functools.partial(passes_lib.pull_back, program, site, numbers,
-                                  leaves)
+                                  own)
     gradients = jax.vmap(pull_back, len(site.lengths))(each.inputs,
                                                        each.cotangents)
     for number, gradient in zip(numbers, gradients, strict=True):
@@ -253,12 +262,14 @@ class _Part(NamedTuple):
   axis: PyTree
 
 
-def _of_bundle(bundle: Bundle) -> _Part:
+def _of_bundle(bundle: Bundle, shards: Shards) -> _Part:
   """Returns norms and sums by small leaves."""
   squares = bundles.squares(bundle)
   return _Part(bundle.numbers, list(squares.T),
                jnp.all(jnp.isfinite(squares), 1), bundle.values,
-               functools.partial(bundles.totals, bundle), 0)
+               lambda weights, values: list(map(
+                   shards.own, bundle.numbers, bundles.totals(
+                       bundle, weights, values))), 0)
 
 
 def _of_leaf(number: int, part: Measured) -> _Part:
@@ -269,7 +280,8 @@ def _of_leaf(number: int, part: Measured) -> _Part:
 
 
 def _measured(kept: Array, leaf: Array, groups: Sequence[Group] | None,
-              formed: Array | None, passes: Sequence[Pass]) -> Measured:
+              formed: Array | None, passes: Sequence[Pass],
+              own: Callable[[Array], Array]) -> Measured:
   """Returns norms and sums of the gradients of the records by one leaf.
 
   Args:
@@ -278,6 +290,7 @@ def _measured(kept: Array, leaf: Array, groups: Sequence[Group] | None,
     groups: from `known_leaves`; empty if the leaf has no gradient.
     formed: gradients of the records if they are formed.
     passes: inputs and cotangents of the sites, from `passes.arranged`.
+    own: total of the leaf, or of a slice of it -> what this device keeps.
   """
   if formed is not None:
     # Without the barrier XLA might form a gradient twice, with different
@@ -285,13 +298,15 @@ def _measured(kept: Array, leaf: Array, groups: Sequence[Group] | None,
     formed = jax.lax.optimization_barrier(formed)
     norms = contractions.norms(formed)
     return Measured(jnp.square(norms), jnp.isfinite(norms), formed,
-                    contractions.weighted_sum, 0)
+                    lambda *args: own(contractions.weighted_sum(*args)), 0)
+  if groups and len(groups) == 1 and groups[0].reads[0].is_sliced(leaf.shape):
+    return shared.measured(groups[0], passes, own)
   parts = [shared.measured(group, passes) for group in groups or ()]
 
   def total(weights: Array, values: Sequence[PyTree]) -> Array:
-    return _placed(groups or (), [
+    return own(_placed(groups or (), [
         part.total(weights, value) for part, value in zip(
-            parts, values, strict=True)], leaf.shape)
+            parts, values, strict=True)], leaf.shape))
 
   sound = jnp.ones(kept.shape, jnp.bool_)
   squares = jnp.zeros(kept.shape, jnp.float32)

@@ -33,7 +33,8 @@ def backward(program: Program, leaves: Sequence[Array], records: PyTree,
   """Returns the losses [b], and inputs and cotangents of each site.
 
   Cotangents are gradients by zeros that are added to the outputs of the sites.
-  Gradients by parameters are not requested, so they are not computed.
+  Gradients by parameters are not requested, so they are not computed. Leaves
+  may be parts of parameters, see `shards`.
   """
   at_sites = program.at_sites(leaves)
   record = jax.tree.leaves(records)

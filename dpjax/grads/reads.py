@@ -22,6 +22,7 @@ from dpjax.grads import contractions
 from dpjax.grads import jaxprs
 from dpjax.grads import lookups
 from dpjax.grads import passes
+from dpjax.grads import shards
 from dpjax.grads import tracing
 from dpjax.grads.contractions import Layer
 from dpjax.grads.lookups import Table
@@ -72,8 +73,8 @@ class Read(NamedTuple):
     scale: a number [], or None for 1.
     chain: equations from a leaf, in order, to an array with the shape and axes
       above. They rearrange entries across factors.
-    is_stacked: whether the array is stacked over the steps of a loop, each of
-      which reads its own slice.
+    num_slicing: number of nested loops over whose steps the array is stacked:
+      each step reads its own slice.
   """
   site: int
   operation: Layer | Table
@@ -84,7 +85,17 @@ class Read(NamedTuple):
   right: Factor
   scale: Array | None
   chain: tuple[core.JaxprEqn, ...]
-  is_stacked: bool
+  num_slicing: int
+
+  @property
+  def is_stacked(self) -> bool:
+    """Whether the array is stacked over the steps of a loop."""
+    return self.num_slicing > 0
+
+  def is_sliced(self, shape: tuple[int, ...]) -> bool:
+    """Returns whether each step reads one slice of a leaf [*shape] as it is."""
+    return self.num_slicing == 1 and self.shape == shape and all(
+        each.primitive.name in shards.CASTS for each in self.chain)
 
   @property
   def is_plain(self) -> bool:
@@ -159,11 +170,11 @@ def at_site(number: int, site: Site) -> Read:
   if isinstance(operation, Table) and (shape[0] == 1 or site.inputs[0] != 1):
     # Axes of size 1 belong to no factor.
     raise NotFollowed(f'{site.name} reads it')
-  is_stacked = any(site.sliced[0])
-  if operation.axes is None or is_stacked:
+  num_slicing = sum(site.sliced[0])
+  if operation.axes is None or num_slicing:
     plain = Factor((), None, True)
     return Read(number, operation, shape, (), (), plain, plain, None, (),
-                is_stacked)
+                num_slicing)
   axes = [Axis(size) for size in shape]
   left, right = (
       Factor(tuple(axes[i] for i in side if shape[i] > 1), _to_shape(
@@ -173,7 +184,7 @@ def at_site(number: int, site: Site) -> Read:
     left = left._replace(of=None, axes=(axes[0],))
   return Read(number, operation, shape, tuple(
       axis if axis in (*left.axes, *right.axes) else None for axis in axes),
-      (0,) * len(shape), left, right, None, (), False)
+      (0,) * len(shape), left, right, None, (), 0)
 
 
 def _to_shape(sizes: Sequence[int]) -> Callable[[Array], Array]:

@@ -9,6 +9,7 @@ terms, and their squared norms add up.
 
 from collections.abc import Callable, Sequence
 import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -104,16 +105,11 @@ def groups(reads: Sequence[Read], gram_is_cheaper: Callable[[Layer], bool]
   parts: dict[Any, list[Read]] = {}
   for read in reads:
     parts.setdefault((read.starts, read.widths), []).append(read)
-  if not all(_are_apart(*pair) for pair in _pairs(list(parts))):
+  if not all(itertools.starmap(_are_apart, itertools.combinations(parts, 2))):
     return None
   found = [_group(part, gram_is_cheaper) for part in parts.values()]
   known = [group for group in found if group is not None]
   return known if len(known) == len(found) else None
-
-
-def _pairs(values: Sequence[Any]) -> list[tuple[Any, Any]]:
-  """Returns all pairs of two of the values."""
-  return [(one, other) for i, one in enumerate(values) for other in values[:i]]
 
 
 def _are_apart(one: Any, other: Any) -> bool:
@@ -252,13 +248,15 @@ def _in_order(factor: Factor, read: Read, rows: Array) -> Array:
       (1, len(values), -1))
 
 
-def measured(group: Group, passes: Sequence[Any]) -> Measured:
+def measured(group: Group, passes: Sequence[Any],
+             own: Callable[[Array], Array] | None = None) -> Measured:
   """Returns norms and sums of the gradients of the records by a part.
 
   Args:
     group: from `groups`.
     passes: for each site of the program, its inputs and cotangents [b, ...], or
       [steps, b, ...] if it reads a stacked parameter.
+    own: applied to the total of each step, if given.
   """
   read = group.reads[0]
   if not read.is_stacked:
@@ -273,6 +271,8 @@ def measured(group: Group, passes: Sequence[Any]) -> Measured:
   squares, sound, values = over_steps(step, passes[read.site])
 
   def total(weights: Array, values: PyTree) -> Array:
+    if own is not None:
+      return jax.lax.map(lambda each: own(_total(group, weights, each)), values)
     return read.restored(over_steps(
         lambda each: _total(group, weights, each), values))
 

@@ -13,6 +13,7 @@ from jax.extend.core import primitives as p
 import jax.numpy as jnp
 
 from dpjax.grads import jaxprs
+from dpjax.grads import shards
 from dpjax.grads.jaxprs import Atom
 from dpjax.grads.jaxprs import Values
 from dpjax.typing import Array
@@ -111,7 +112,7 @@ class Block(NamedTuple):
           policy=params['policy'])(inputs, taps)
     first = params['num_consts']
     count = params['num_carry']
-
+    inputs = self._collected(inputs)
     orders: list[list[list[int]]] = []
 
     def step(carry: Sequence[Any], xs: tuple[Sequence[Any], Any]
@@ -138,7 +139,20 @@ class Block(NamedTuple):
     values: Values = dict(zip((*jaxpr.constvars, *jaxpr.invars),
                               (*consts, *inputs), strict=True))
     seen = run(jaxpr.eqns, self.nodes, values, iter(taps))
-    return [jaxprs.value_of(values, var) for var in jaxpr.outvars], seen
+    return [shards.whole(jaxprs.value_of(values, var))
+            for var in jaxpr.outvars], seen
+
+  def _collected(self, inputs: Sequence[Any]) -> list[Any]:
+    """Returns inputs of a loop with parts of parameters collected.
+
+    But slices of a part are collected step by step, unless the dimension of the
+    steps is divided.
+    """
+    params = self.equation.params
+    first = params['num_consts'] + params['num_carry']
+    return [value if i >= first and isinstance(value, shards.Part)
+            and not value.chain and value.dim > -value.value.ndim
+            else shards.whole(value) for i, value in enumerate(inputs)]
 
 
 @jax.custom_jvp
@@ -167,7 +181,7 @@ def run(equations: Sequence[core.JaxprEqn],
       outs, inner = node.run(inputs, [next(taps) for _ in node.sites])
       seen += inner
     else:
-      outs = jaxprs.bind(equation, inputs)
+      outs = shards.bind(equation, inputs)
     if isinstance(node, Site):
       seen.append([inputs[i] for i in node.inputs])
       outs = [out if tap is None else _tapped(out, tap)

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from dpjax.grads import hoisting
 from dpjax.grads import jaxprs
 from dpjax.grads import precision
+from dpjax.grads import shards
 from dpjax.grads import sites as sites_lib
 from dpjax.grads.jaxprs import Atom
 from dpjax.grads.jaxprs import Values
@@ -67,14 +68,17 @@ class Program(NamedTuple):
   output: core.Var
 
   def at_sites(self, leaves: Sequence[Array]) -> list[Array]:
-    """Returns the values of `boundary` for these parameter leaves."""
+    """Returns the values of `boundary` for these parameter leaves.
+
+    A leaf may be a `shards.Part`, then values may be too.
+    """
     values = self.parameter_values(leaves)
     return [values[var] for var in self.boundary]
 
   def parameter_values(self, leaves: Sequence[Array]) -> Values:
     """Returns the values of all variables that depend on no record."""
     values = self.known | dict(zip(self.parameters, leaves, strict=True))
-    jaxprs.evaluate(self.weights, values)
+    shards.evaluate(self.weights, values)
     return values
 
   def run(self, at_sites: Sequence[Array], record: Sequence[Array],

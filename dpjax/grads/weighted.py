@@ -20,11 +20,13 @@ from dpjax.grads import inputs
 from dpjax.grads import microbatches
 from dpjax.grads import precision
 from dpjax.grads import quantiles
+from dpjax.grads import shards as shards_lib
 from dpjax.grads.bookkeeping import Plan
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.quantiles import Adaptive
 from dpjax.grads.records import RecordGradients
+from dpjax.grads.shards import Shards
 from dpjax.typing import Array, Batch, Params, PyTree
 
 RecordLoss = Callable[[Params, PyTree], Array]
@@ -32,7 +34,8 @@ RecordLoss = Callable[[Params, PyTree], Array]
 
 
 def of_record_loss(record_loss: RecordLoss, *, clip_norm: PyTree | Adaptive,
-                   kernel: str = 'bookkeeping') -> GradientBounder:
+                   kernel: str = 'bookkeeping',
+                   shards: Shards = shards_lib.WHOLE) -> GradientBounder:
   """Returns the bounder of DP-SGD for any loss of one record.
 
   Guarantee: that of `per_example.clipped`, and for adaptive clip norms that of
@@ -44,18 +47,20 @@ def of_record_loss(record_loss: RecordLoss, *, clip_norm: PyTree | Adaptive,
     clip_norm: see `per_example.clipped`, but not infinity; or `Adaptive`
       radii, see `per_example.adaptively_clipped`.
     kernel: see `per_example.clipped`.
+    shards: which parameters are parts, for use in `jax.shard_map`.
 
   Returns:
     A bounder for batches of which `x` holds the records, any tree of arrays
-    [b, ...], and `y` [b] is not read.
+    [b, ...], and `y` [b] is not read. With shards, its total has the own part
+    of the sum over all devices for parameters that are parts.
   """
   adaptive = clip_norm if isinstance(clip_norm, Adaptive) else None
   gradients_of = _RECORD_KERNELS[
       errors.check_choice('kernel', kernel, _RECORD_KERNELS)]
   added = sums(
-      lambda params, batch, kept, plan: gradients_of(record_loss, params,
-                                                     batch.x, kept, plan),
-      preparation(kernel, record_loss, lambda batch: batch.x), clip,
+      lambda params, batch, kept, plan: gradients_of(
+          record_loss, params, batch.x, kept, plan, shards=shards),
+      preparation(kernel, record_loss, lambda batch: batch.x, shards), clip,
       indicators=adaptive is not None)
   if adaptive is not None:
     return GradientBounder(added, lambda certificate, radii: radii, adaptive)
@@ -145,7 +150,8 @@ def sums(
 
 
 def preparation(kernel: str, record_loss: RecordLoss,
-                records_of: Callable[[Batch], PyTree]
+                records_of: Callable[[Batch], PyTree],
+                shards: Shards = shards_lib.WHOLE
                 ) -> Callable[[Params, Batch], tuple[Plan | None, int]]:
   """Returns (params, batch) -> (plan of book-keeping, records at a time).
 
@@ -153,10 +159,11 @@ def preparation(kernel: str, record_loss: RecordLoss,
     kernel: 'bookkeeping', or another one, which has no plan.
     record_loss: (params, one record) -> loss of the record, a scalar.
     records_of: batch -> its records.
+    shards: which parameters are parts.
   """
 
   def prepare(params: Params, batch: Batch) -> tuple[Plan | None, int]:
-    records = records_of(batch)
+    params, records = shards.wholes(params), records_of(batch)
     if kernel != 'bookkeeping':
       return None, microbatches.fastest(
           jax.vmap(record_loss, (None, 0)), params, records)
@@ -175,11 +182,14 @@ def block_norms(gradients: RecordGradients, blocks: PyTree) -> PyTree:
 
 def _record_loss_by_vmap(record_loss: RecordLoss, params: Params,
                          records: PyTree, kept: Array,
-                         plan: Plan | None = None) -> RecordGradients:
+                         plan: Plan | None = None, *,
+                         shards: Shards = shards_lib.WHOLE) -> RecordGradients:
   """Forms the gradient of every record, see `bookkeeping.of_record_loss`."""
   del plan
-  return formed(*jax.vmap(jax.value_and_grad(record_loss), (None, 0))(
-      params, records), kept)
+  gradients = formed(*jax.vmap(jax.value_and_grad(record_loss), (None, 0))(
+      shards.wholes(params), records), kept)
+  return gradients._replace(
+      weighted=lambda weights: shards.owns(gradients.weighted(weights)))
 
 
 def formed(losses: Array, grads: PyTree, kept: Array) -> RecordGradients:

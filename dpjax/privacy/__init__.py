@@ -3,8 +3,8 @@
 Modules, in import order: notions, adjacency, neighbours, divergences, tradeoff,
 renyi, losses, restating, sampled_events, accounting, strategies, tree_strategy,
 correlated, optimistic, blocks, mechanism, threefry, chacha, keys, additive,
-draws, exact, stopping, tuning, laplace, selection, ordering, inverse, smooth,
-k_norm, local, integers, discrete, lattice, langevin.
+sharded, draws, exact, stopping, tuning, laplace, selection, ordering, inverse,
+smooth, k_norm, local, integers, discrete, lattice, langevin.
 """
 
 from typing import TYPE_CHECKING
@@ -58,18 +58,19 @@ if TYPE_CHECKING:
   from dpjax.privacy.smooth import (
     SmoothSensitivityQuantile as SmoothSensitivityQuantile,
   )
+  from dpjax.privacy.stopping import RandomStopping as RandomStopping
 
 __all__ = [
     'Adjacency', 'ApproxDP', 'DiscreteGaussianMechanism',
     'ExponentialMechanism', 'GaussianMechanism', 'GaussianPrivacy',
     'GeometricMechanism', 'InverseSensitivityQuantile', 'KNormMechanism',
     'LangevinDescent', 'LaplaceMechanism', 'Mechanism', 'PermuteAndFlip',
-    'PureDP', 'RandomizedResponse', 'SmoothSensitivityQuantile',
-    'UnaryEncoding', 'ZCDP', 'calibrate_noise_multiplier',
-    'calibrated_gaussian', 'compose', 'composed_event', 'concentrated_event',
-    'delta_for', 'epsilon', 'gaussian_event', 'joint_noise_multiplier',
-    'poisson_event', 'poisson_gaussian_event', 'pure_event', 'repeated_event',
-    'system_keys'
+    'PureDP', 'RandomStopping', 'RandomizedResponse',
+    'SmoothSensitivityQuantile', 'UnaryEncoding', 'ZCDP',
+    'calibrate_noise_multiplier', 'calibrated_gaussian', 'compose',
+    'composed_event', 'concentrated_event', 'delta_for', 'epsilon',
+    'gaussian_event', 'joint_noise_multiplier', 'poisson_event',
+    'poisson_gaussian_event', 'pure_event', 'repeated_event', 'system_keys'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
@@ -90,4 +91,4 @@ if not TYPE_CHECKING:  # A checker would take every name for Any.
       'compose': 'mechanism', 'ApproxDP': 'notions',
       'GaussianPrivacy': 'notions', 'PureDP': 'notions', 'ZCDP': 'notions',
       'ExponentialMechanism': 'selection', 'PermuteAndFlip': 'selection',
-      'SmoothSensitivityQuantile': 'smooth'})
+      'SmoothSensitivityQuantile': 'smooth', 'RandomStopping': 'stopping'})

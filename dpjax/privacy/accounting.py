@@ -283,6 +283,7 @@ def calibrate_noise_multiplier(*, target_epsilon: float, target_delta: float,
     >>> round(noise, 2)
     3.73
   """
+  check_delta(target_delta)
   check_adjacency(adjacency)
   errors.check_at_least('num_steps', num_steps, 1)
   errors.check_probability('sampling_prob', sampling_prob)
@@ -325,7 +326,6 @@ def calibrate_event(event_of: Callable[[float], DpEvent], *,
     ValueError: for a target out of range, or an event that is not covered.
   """
   errors.check_positive('epsilon', target_epsilon)
-  check_delta(target_delta)
   errors.check_positive('guess', guess)
 
   @functools.cache  # Root finders evaluate the ends of a bracket again.

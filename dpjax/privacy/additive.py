@@ -72,10 +72,10 @@ def standard_normal(key: PRNGKey, shape: tuple[int, ...],
     start: place of the first draw in the key's sequence, static. Draws of one
       key at places that do not overlap are independent.
   """
-  return _normal_of(random_words(key, shape, start))
+  return normal_of(random_words(key, shape, start))
 
 
-def _normal_of(word: Array) -> Array:
+def normal_of(word: Array) -> Array:
   """Returns the normal number of each word, see `standard_normal`."""
   # The middles of 2^31 cells of (0, 1/2): never 0, so the logarithm is finite.
   tail = (jax.lax.shift_right_logical(word, jnp.uint32(1)).astype(jnp.float32)
@@ -109,7 +109,7 @@ def random_words(key: PRNGKey, shape: tuple[int, ...],
     ValueError: for places of 2^32 or more.
   """
   size = math.prod(shape)
-  _check_places(start + size)
+  check_places(start + size)
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     return chacha.words(jax.random.key_data(key), start, size).reshape(shape)
@@ -133,7 +133,7 @@ def words_of_several(key: PRNGKey, sizes: Sequence[int],
     Words [r, n], r being 1, 2 or 16. A size s has its own ceil(s / r) columns,
     whose first s words, row by row, are those of a separate call.
   """
-  _check_places(start + sum(sizes))
+  check_places(start + sum(sizes))
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     return chacha.words_of_several(jax.random.key_data(key), start, sizes)
@@ -161,7 +161,7 @@ def random_pairs(key: PRNGKey, shape: tuple[int, ...],
     ValueError: for places of 2^32 or more.
   """
   size = math.prod(shape)
-  _check_places(start + size)
+  check_places(start + size)
   generator = str(jax.random.key_impl(key))
   if generator == chacha.NAME:
     left, right = chacha.pairs(jax.random.key_data(key), start, size)
@@ -176,7 +176,7 @@ def random_pairs(key: PRNGKey, shape: tuple[int, ...],
   return left.reshape(shape), right.reshape(shape)
 
 
-def _check_places(end: int) -> None:
+def check_places(end: int) -> None:
   """Raises if a key has fewer places than `end`."""
   if end >= 2**32:
     raise ValueError(f'one key has 2^32 draws, {end} were asked for; split it')
@@ -202,14 +202,14 @@ def on_grid(values: Array, stddev: Array | float) -> Array:
   return jnp.round(values / spacing) * spacing
 
 
-def unit_noise(key: PRNGKey, values: PyTree) -> PyTree:
+def unit_noise(key: PRNGKey, values: PyTree, start: int = 0) -> PyTree:
   """Draws standard normal noise with the structure and shapes of `values`.
 
   One sequence of draws serves all leaves, and each leaf takes its own range of
-  places: its noise is that of `standard_normal` with the place as `start`.
+  places, from `start` on: its noise is that of `standard_normal` there.
   """
   leaves, structure = jax.tree.flatten(values)
-  draws, start = [], 0
+  draws = []
   for shapes in _small_groups([leaf.shape for leaf in leaves]):
     draws += normals_of_several(key, shapes, start)
     start += sum(map(math.prod, shapes))
@@ -245,7 +245,7 @@ def normals_of_several(key: PRNGKey, shapes: Sequence[tuple[int, ...]],
   if len(shapes) == 1:
     return [standard_normal(key, shapes[0], start)]
   sizes = [math.prod(shape) for shape in shapes]
-  normals = _normal_of(words_of_several(key, sizes, start))
+  normals = normal_of(words_of_several(key, sizes, start))
   columns = [-(-size // len(normals)) for size in sizes]
   firsts = itertools.accumulate(columns[:-1], initial=0)
   return [normals[:, first:first + width].reshape(-1)[:size].reshape(shape)

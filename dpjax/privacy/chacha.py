@@ -131,6 +131,23 @@ def words(key: Array, start: int, size: int) -> Array:
   return blocks(key, counters, (_WORDS, 0, 0)).reshape(-1)[:size]
 
 
+def words_at(key: Array, places: Array, *, start: int, size: int) -> Array:
+  """Returns `words(key, start, size)[places]`, computing only these.
+
+  Args:
+    key: [8] uint32.
+    places: [n] uint32. Places of `size` or more get words without meaning.
+    start: see `words`.
+    size: see `words`.
+  """
+  columns = jnp.uint32(-(-size // BLOCK_WORDS))
+  output = blocks(key, jnp.uint32(start) + places % columns, (_WORDS, 0, 0))
+  # A sum over the words of each block is faster than an indexed read.
+  row = jax.lax.iota(jnp.uint32, BLOCK_WORDS)[:, None]
+  return jnp.sum(jnp.where(row == (places // columns)[None], output,
+                           jnp.uint32(0)), 0, dtype=jnp.uint32)
+
+
 def words_of_several(key: Array, start: int, sizes: Sequence[int]) -> Array:
   """Returns the blocks [16, n] of `words` of each size, one after another.
 

@@ -1,10 +1,12 @@
 """Privacy losses of sampling schemes that the library of events lacks.
 
-`restating` turns the results into privacy loss distributions of the library,
-which compose with those of all other events. All numbers are float64, and
+`sampled_events` turns the results into privacy loss distributions of the
+library, which compose with those of all other events. Random allocations of any
+mechanism: Feldman and Shenfeld (2026). All numbers are float64, and
 rounding that does not vanish is towards more privacy loss.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +56,7 @@ class _Ratios(NamedTuple):
     return self.spacing * (self.first + np.arange(len(self.probs)))
 
 
+@functools.lru_cache(maxsize=8)  # A loop asks for its epsilon again and again.
 def random_allocation(*, noise_multiplier: float, num_steps: int,
                       interval: float) -> tuple[Losses, Losses]:
   """Bounds the losses of Gaussian steps of which each record joins one.

@@ -38,7 +38,7 @@ class LossAccountant(pld.PLDAccountant):
   _pld: pld.privacy_loss_distribution.PrivacyLossDistribution  # All so far.
 
   def __init__(self, relation: dp_accounting.NeighboringRelation):
-    """Starts with no cost."""
+    """Starts an accountant to which nothing was charged yet."""
     super().__init__(relation)
     self._relation = relation.name
 

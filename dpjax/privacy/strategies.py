@@ -63,6 +63,10 @@ class Strategy(abc.ABC):
     """Returns standard deviations [T] of the noise of all prefix sums."""
 
   @abc.abstractmethod
+  def deviations(self, num_steps: int) -> np.ndarray:
+    """Returns standard deviations [T] of the noise of all steps."""
+
+  @abc.abstractmethod
   def init(self, values: PyTree) -> PyTree:
     """Returns the history before the first step, for draws of these shapes."""
 
@@ -134,8 +138,11 @@ class _Toeplitz(Stacked):
   def sensitivity(self, *, num_steps: int, separation: int) -> float:
     """Returns the l2 sensitivity of C g, exact up to rounding.
 
-    Since c does not increase, no steps are worse than 0, b, 2 b, ..., for a
-    separation b (Kalinin and Lampert 2024, Theorem 2).
+    For a separation b, no steps i_1 < ... < i_k are worse than 0, b, 2 b, ...
+    (Kalinin and Lampert 2024, Theorem 2): columns i < j have the inner product
+    sum of c_m c_(m + j - i) over m < T - j. Moving step i_l to (l - 1) b makes
+    neither j nor j - i larger, so sums get more terms, and terms that are not
+    smaller, since c is not negative and does not increase.
     """
     check_steps(self, num_steps)
     errors.check_at_least('separation', separation, 1)
@@ -143,13 +150,20 @@ class _Toeplitz(Stacked):
     total = np.cumsum(padded.reshape(-1, separation), 0).reshape(-1)[:num_steps]
     return MARGIN * float(np.linalg.norm(total)) / (self.norm / MARGIN)
 
+  def _inverse_column(self, num_steps: int) -> np.ndarray:
+    """Returns the first column of C^-1, float64 [T]."""
+    check_steps(self, num_steps)
+    return self.norm * signal.lfilter([1.0], self.column(num_steps),
+                                      _impulse(num_steps))
+
   def prefix_deviations(self, num_steps: int) -> np.ndarray:
     """Returns standard deviations [T] of prefix sums, see `Strategy`."""
-    check_steps(self, num_steps)
-    impulse = np.zeros(num_steps)
-    impulse[0] = 1
-    rows = np.cumsum(signal.lfilter([1.0], self.column(num_steps), impulse))
-    return self.norm * np.sqrt(np.cumsum(rows**2))
+    sums = np.cumsum(self._inverse_column(num_steps))
+    return np.sqrt(np.cumsum(sums**2))
+
+  def deviations(self, num_steps: int) -> np.ndarray:
+    """Returns standard deviations [T] of single steps, see `Strategy`."""
+    return np.sqrt(np.cumsum(self._inverse_column(num_steps)**2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,12 +184,12 @@ class BandedStrategy(_Toeplitz):
 
   @property
   def bands(self) -> int:
-    """b."""
+    """The number of coefficients, b: a column reaches b steps."""
     return len(self.coefficients)
 
   @property
   def max_steps(self) -> None:
-    """Any number."""
+    """None: it serves any number of steps."""
     return None
 
   def column(self, num_steps: int) -> np.ndarray:
@@ -217,19 +231,18 @@ class InverseBandedStrategy(_Toeplitz):
 
   @property
   def bands(self) -> None:
-    """All."""
+    """None: a column reaches all later steps."""
     return None
 
   @property
   def max_steps(self) -> int:
-    """T."""
+    """T, the number of steps that it was made for."""
     return self.num_steps
 
   def column(self, num_steps: int) -> np.ndarray:
     """Returns the first column of C, float64 [T]."""
-    impulse = np.zeros(num_steps)
-    impulse[0] = 1
-    return signal.lfilter([1.0], np.array(self.coefficients), impulse)
+    return signal.lfilter([1.0], np.array(self.coefficients),
+                          _impulse(num_steps))
 
   @property
   def _depth(self) -> int:
@@ -246,7 +259,7 @@ class InverseBandedStrategy(_Toeplitz):
 class BufferedStrategy(_Toeplitz):
   """A buffered linear Toeplitz strategy (BLT): the history has d arrays.
 
-  c_0 = 1 and c_j = sum_i scales_i decays_i^(j-1). Source: McMahan et al.
+  c_0 = 1 and c_j = sum_i scales_i decays_i^(j-1). Source: Dvijotham et al.
   (2024). Columns reach all later steps.
 
   Attributes:
@@ -271,12 +284,12 @@ class BufferedStrategy(_Toeplitz):
 
   @property
   def bands(self) -> None:
-    """All."""
+    """None: a column reaches all later steps."""
     return None
 
   @property
   def max_steps(self) -> int:
-    """T."""
+    """T, the number of steps that it was made for."""
     return self.num_steps
 
   def column(self, num_steps: int) -> np.ndarray:
@@ -304,6 +317,11 @@ def check_steps(strategy: Strategy, num_steps: int) -> None:
   if strategy.max_steps is not None and num_steps > strategy.max_steps:
     raise ValueError(f'the strategy must serve {num_steps} steps, it is made '
                      f'for {strategy.max_steps}')
+
+
+def _impulse(size: int) -> np.ndarray:
+  """Returns the first unit vector."""
+  return (np.arange(size) == 0).astype(np.float64)
 
 
 def _float32s(values: Any) -> tuple[float, ...]:

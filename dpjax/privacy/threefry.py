@@ -74,6 +74,27 @@ def words(key: tuple[Array, Array], start: int, size: int) -> Array:
   return jnp.concatenate(threefry_2x32(key, (first, second)))[:size]
 
 
+def words_at(key: tuple[Array, Array], places: Array, start: int,
+             size: int) -> Array:
+  """Returns `words(key, start, size)[places]`, computing only these.
+
+  Args:
+    key: two uint32 scalars.
+    places: [n] uint32. Places of `size` or more get words without meaning.
+    start: see `words`.
+    size: see `words`.
+  """
+  half = jnp.uint32(-(-size // 2))
+  is_second = places >= half
+  column = jnp.where(is_second, places - half, places)
+  first = jnp.uint32(start) + column
+  second = first + half
+  if size % 2:
+    second = jnp.where(column == half - 1, jnp.uint32(0), second)
+  left, right = threefry_2x32(key, (first, second))
+  return jnp.where(is_second, right, left)
+
+
 def words_of_several(key: tuple[Array, Array], start: int,
                      sizes: Sequence[int]) -> Array:
   """Returns the blocks [2, n] of `words` of each size, one after another.

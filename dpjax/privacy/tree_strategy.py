@@ -30,12 +30,12 @@ class TreeStrategy(strategies.Stacked):
 
   @property
   def bands(self) -> None:
-    """All."""
+    """None: a column reaches all later steps."""
     return None
 
   @property
   def max_steps(self) -> int:
-    """T."""
+    """T, the number of steps that it was made for."""
     return self.num_steps
 
   @property
@@ -65,6 +65,14 @@ class TreeStrategy(strategies.Stacked):
     """Returns standard deviations [T] of prefix sums, see `Strategy`."""
     strategies.check_steps(self, num_steps)
     nodes = [(step + 1).bit_count() for step in range(num_steps)]
+    return self.norm * np.sqrt(np.array(nodes, np.float64))
+
+  def deviations(self, num_steps: int) -> np.ndarray:
+    """Returns standard deviations [T] of single steps, see `Strategy`."""
+    strategies.check_steps(self, num_steps)
+    # A new node replaces one of each lower level.
+    nodes = [((step + 1) & -(step + 1)).bit_length() for step in range(
+        num_steps)]
     return self.norm * np.sqrt(np.array(nodes, np.float64))
 
   def _next(self, draw: Array, past: Array, step: Array

@@ -29,10 +29,13 @@ import numpy as np
 from dpjax import errors
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.notions import ApproxDP
 from dpjax.privacy.stopping import RandomStopping
 
 _NUM_EPSILONS = 200
 _LARGEST_EPSILON = 300.0
+# Largest epsilon of a composition, in steps of its grid.
+_MOST_STEPS = 10**6
 # Shares u of better runs at which the ratio of the weights is bounded.
 _SHARES = np.append(0.0, np.geomspace(1e-11, 1.0, 40_000))
 # Of the mean number of runs: covers the errors of sums in float64.
@@ -113,7 +116,7 @@ def profile(runs: Sequence[accounting.DpEvent], *,
   return Profile(epsilons, np.clip(deltas, 0.0, 1.0))
 
 
-class Selection:
+class BestRun:
   """The privacy of the best of a random number of runs, see the module."""
 
   def __init__(self, run: Profile, stopping: RandomStopping):
@@ -173,7 +176,7 @@ def epsilon(runs: Sequence[accounting.DpEvent], stopping: RandomStopping, *,
     adjacency: the neighbouring relation of the claim.
 
   Raises:
-    ValueError: see `profile` and `Selection.epsilon`.
+    ValueError: see `profile` and `BestRun.epsilon`.
 
   Examples:
     >>> from dpjax.privacy import accounting
@@ -189,7 +192,7 @@ def epsilon(runs: Sequence[accounting.DpEvent], stopping: RandomStopping, *,
     (0.93, 1.58, 4.98)
   """
   accounting.check_delta(delta)
-  return Selection(profile(runs, adjacency=adjacency), stopping).epsilon(delta)
+  return BestRun(profile(runs, adjacency=adjacency), stopping).epsilon(delta)
 
 
 def all_runs_event(runs: Sequence[accounting.DpEvent]) -> accounting.DpEvent:
@@ -205,6 +208,29 @@ def all_runs_event(runs: Sequence[accounting.DpEvent]) -> accounting.DpEvent:
   if not runs:
     raise ValueError('there must be the event of at least one run')
   return accounting.composed_event(list(runs))
+
+
+def all_runs_guarantee(runs: Sequence[ApproxDP]) -> ApproxDP:
+  """Returns the guarantee of all of these runs, and of any choice among them.
+
+  The sum of their epsilons and deltas; or, at twice the sum of the deltas, the
+  optimal composition, if it is less by a percent and takes only seconds.
+
+  Args:
+    runs: the guarantee of each run, all under one adjacency.
+  """
+  total = math.fsum(run.epsilon for run in runs)
+  delta = math.fsum(run.delta for run in runs)
+  if delta >= 1:
+    raise ValueError(f'all runs together have no guarantee: their deltas add '
+                     f'up to {delta:.3g}, no less than 1')
+  least = min((run.epsilon for run in runs if run.epsilon), default=1.0)
+  grid = min(1e-4, least / 50)  # That of `optimal_composition`.
+  if total <= _MOST_STEPS * grid and accounting.MIN_DELTA <= 2 * delta < 1:
+    tighter = accounting.optimal_composition(runs, delta=2 * delta)
+    if tighter < 0.99 * total:  # Else a smaller delta is worth more.
+      return ApproxDP(epsilon=tighter, delta=2 * delta)
+  return ApproxDP(epsilon=total, delta=delta)
 
 
 def run_epsilon(cost: Callable[[float], float], target: float) -> float:

@@ -18,6 +18,8 @@ import jax
 import numpy as np
 
 from dpjax import tree
+from dpjax.privacy import tuning
+from dpjax.privacy.notions import ApproxDP
 from dpjax.report import files
 from dpjax.runs import configuration
 from dpjax.runs import environment as environments
@@ -104,6 +106,24 @@ def not_to_publish(configs: Sequence[configuration.TrainingConfig]) -> str:
     names += f' and {CANARIES}'
   return (f'not to be published: {names}, which no epsilon covers and which '
           'only you may read')
+
+
+def cost_of_all(summaries: Sequence[dict[str, Any]]) -> str | None:
+  """Returns a line on the cost of all private runs; None for less than two.
+
+  Args:
+    summaries: of runs on one data set; their epsilons are those of single runs.
+  """
+  # With a noise_seed, all epsilons rest on one assumption.
+  runs = [ApproxDP(epsilon=each['epsilon'], delta=each['delta'] or 0.0)
+          for each in summaries if each['epsilon'] is not None
+          and (each['epsilon_valid'] or each['epsilon_assumption'])]
+  if len(runs) < 2 or sum(run.delta for run in runs) >= 1:
+    return None
+  total = tuning.all_runs_guarantee(runs)
+  return (f'the {len(runs)} private runs together, or the best of them, cost '
+          f'epsilon {total.epsilon:.4g} at delta {total.delta:.3g}; the '
+          'epsilon of each is that of a run which is not chosen among others')
 
 
 def _privacy(result: training.TrainingResult) -> dict[str, Any]:

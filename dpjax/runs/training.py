@@ -216,7 +216,7 @@ def train(
     ValueError, FileNotFoundError: with a message of one line, before training.
   """
   first = configuration.check(configs[0])
-  sharding.check(mesh, first.max_batch_size)
+  sharding.check(mesh, first.max_batch_size, data_only=True)
   if mesh is not None and first.method == 'lip_printed':
     raise ValueError('lip_printed divides by the maximum over a batch, which '
                      'devices cannot share: train it on one device')

@@ -1,7 +1,8 @@
 """Random allocation: each record takes part once in each epoch.
 
-It is also called balls and bins. Its privacy loss is smaller than that of
-Poisson batches of the same expected size, see `losses.random_allocation`.
+It is also called balls and bins. With Gaussian noise it costs at most about as
+much as Poisson batches of the same expected size (Feldman and Shenfeld 2026);
+`losses.random_allocation` computes its privacy losses.
 """
 
 import dataclasses

@@ -29,14 +29,16 @@ class CyclicSampler(Sampler):
   records, and given its group, a record takes part in every b-th step only,
   which are Poisson samples of probability q.
 
-  Attributes: see `Sampler`.
+  The attributes that all samplers have are described in `Sampler`.
+
+  Attributes:
     num_groups: b; a record takes part in one of b consecutive steps at most.
 
   Examples:
     >>> from dpjax.sampling import CyclicSampler
-    >>> sampler = CyclicSampler(num_examples=1000, batch_size=50, num_groups=4)
+    >>> sampler = CyclicSampler(num_examples=1000, batch_size=125, num_groups=4)
     >>> sampler.participation
-    Participation(separation=4, prob=0.2)
+    Participation(separation=4, prob=0.5)
   """
   num_groups: int
 

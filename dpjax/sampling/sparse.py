@@ -102,8 +102,10 @@ def distinct(size: int, count: int, words: Words) -> np.ndarray:
   mask = np.uint32((1 << (size - 1).bit_length()) - 1)
   numbers = np.zeros([0], np.uint32)
   while len(numbers) < count:
-    # Of the words, at least half are below `size`.
-    drawn = words.take(2 * (count - len(numbers)) + 16) & mask
+    # About as many words as are needed: most numbers that are left are new.
+    missing = count - len(numbers)
+    drawn = words.take(
+        missing * (int(mask) + 1) // (size - count + 1) + 16) & mask
     numbers = np.concatenate([numbers, drawn[drawn < size]])
     # The first of equal numbers stays, and the order in which they came.
     places = np.unique(numbers, return_index=True)[1]

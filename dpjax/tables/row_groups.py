@@ -8,6 +8,7 @@ the memory small, and Arrow tables that are mapped into memory read the records
 of a batch only.
 """
 
+import abc
 import collections
 from collections.abc import Sequence
 import glob
@@ -28,7 +29,7 @@ KEPT_GROUPS = 8
 """Number of row groups that are kept in memory."""
 
 
-class GroupedRecords:
+class GroupedRecords(abc.ABC):
   """Records of a table in groups; the base of the classes below.
 
   Attributes:
@@ -59,9 +60,9 @@ class GroupedRecords:
   def __len__(self) -> int:
     return self._ends[-1]
 
+  @abc.abstractmethod
   def group(self, number: int) -> 'pyarrow.Table | pyarrow.RecordBatch':
     """Returns a group of records, with the wanted columns."""
-    raise NotImplementedError
 
   def load(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the records with these numbers.

@@ -102,8 +102,8 @@ def scale_by_noise_corrected_adam(
     noise = noise_stddev if fixed is None else fixed
     if noise is None:
       raise ValueError('the noise of this step is not known: make_private and '
-                       'loop.fit pass that of Gaussian noise; elsewhere, give '
-                       'noise_stddev')
+                       'loop.fit pass that of independent Gaussian noise, not '
+                       'of correlated noise; elsewhere, give noise_stddev')
     step = state.step + 1
     mean = lambda decay: lambda old, new: decay * old + (1 - decay) * new
     first = jax.tree.map(mean(b1), state.first, updates)

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 
 from dpjax.grads.bounder import Method
 from dpjax.grads.quantiles import Adaptive
+from dpjax.privacy.strategies import Strategy
+from dpjax.sampling import Sampler
 from dpjax.train import adam
 from dpjax.train.clip_norms import LayerNorms
 from dpjax.train.plan import TrainingPlan
@@ -27,6 +29,11 @@ _BARCZEWSKI = Work('Barczewski', 2025, 'Enhancing differentially private '
                    'machine learning: optimizations for repeated query '
                    'scenarios')
 
+_BANDED = Work(
+    'Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu', 2023,
+    '(Amplified) banded matrix factorization: a unified approach to private '
+    'training')
+
 _WORKS = {
     'clipping': Work('Abadi, Chu, Goodfellow, McMahan, Mironov, Talwar and '
                      'Zhang', 2016, 'Deep learning with differential privacy'),
@@ -41,6 +48,22 @@ _WORKS = {
     'Poisson sampling': Work('Balle, Barthe and Gaboardi', 2018, 'Privacy '
                              'amplification by subsampling: tight analyses via '
                              'couplings and divergences'),
+    'batches of fixed size': Work(
+        'Balle, Barthe and Gaboardi', 2018, 'Privacy amplification by '
+        'subsampling: tight analyses via couplings and divergences'),
+    'random allocation': Work('Feldman and Shenfeld', 2025, 'Privacy '
+                              'amplification by random allocation'),
+    'groups in turns': _BANDED, 'banded noise': _BANDED,
+    'noise with a banded inverse': Work(
+        'Kalinin, McKenna, Upadhyay and Lampert', 2025, 'Back to square roots: '
+        'an optimal bound on the matrix factorization error for multi-epoch '
+        'differentially private SGD'),
+    'buffered noise': Work(
+        'Dvijotham, McMahan, Pillutla, Steinke and Thakurta', 2024, 'Efficient '
+        'and near-optimal noise generation for streaming differential privacy'),
+    'tree noise': Work(
+        'Kairouz, McMahan, Song, Thakkar, Thakurta and Xu', 2021, 'Practical '
+        'and private (deep) learning without sampling or shuffling'),
     'pld': Work('Doroshenko, Ghazi, Kamath, Kumar and Manurangsi', 2022,
                 'Connect the dots: tighter discrete approximations of privacy '
                 'loss distributions'),
@@ -59,6 +82,20 @@ _WORKS = {
 }
 
 _AVERAGES = {'ema': 'moving average', 'polyak': 'average of iterates'}
+
+_SAMPLERS = {
+    'PoissonSampler': 'Poisson sampling',
+    'FixedSizeSampler': 'batches of fixed size',
+    'AllocationSampler': 'random allocation',
+    'CyclicSampler': 'groups in turns',
+}
+
+_STRATEGIES = {
+    'BandedStrategy': 'banded noise',
+    'InverseBandedStrategy': 'noise with a banded inverse',
+    'BufferedStrategy': 'buffered noise',
+    'TreeStrategy': 'tree noise',
+}
 
 _METHODS = {
     'dp_sgd': ['clipping', 'bookkeeping'],
@@ -100,7 +137,7 @@ def used(run: Private | Method | TrainingPlan) -> list[str]:
         ('lip_', 'fix_lip_')) else []
     return _METHODS.get(run.name, default)
   if isinstance(run, TrainingPlan):
-    return ['Poisson sampling'] + (
+    return _drawn_by(run.sampler, run.strategy) + (
         ['K-norm noise'] if run.noise_order is not None else
         ['pld'] if run.noise_multiplier is not None else [])
   if not isinstance(run, Private):
@@ -109,10 +146,17 @@ def used(run: Private | Method | TrainingPlan) -> list[str]:
   return _used_by(run)
 
 
+def _drawn_by(sampler: Sampler, strategy: Strategy | None) -> list[str]:
+  """Returns the names of the sampler and of the strategy of noise."""
+  known = [_SAMPLERS.get(type(sampler).__name__),
+           _STRATEGIES.get(type(strategy).__name__)]
+  return [name for name in known if name is not None]
+
+
 def _used_by(run: Private) -> list[str]:
   """Returns what a run of `make_private` used."""
   settings = run.settings
-  names = ['Poisson sampling']
+  names = _drawn_by(run.sampler, settings['strategy'])
   if run.noise_multiplier is not None:
     names += ['clipping', settings['accountant']]
   if isinstance(run.clip_norm, (Adaptive, LayerNorms)):

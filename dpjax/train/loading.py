@@ -36,7 +36,8 @@ def checked(records: PyTree, num_rows: int, what: str) -> PyTree:
       raise ValueError(
           'records must be arrays of numbers, or trees of them, got '
           + (f'a {type(leaf).__name__}' if dtype is None else
-             f'an array of type {dtype}'))
+             f'an array of type {dtype}')
+          + '; sources.source reads files and data sets by number')
     if tuple(leaf.shape[:1]) != (num_rows,):
       raise ValueError(f'records must have {num_rows} rows, {what}; got an '
                        f'array of shape {list(leaf.shape)}')
@@ -45,11 +46,17 @@ def checked(records: PyTree, num_rows: int, what: str) -> PyTree:
   return jax.tree.map(jnp.asarray, records)
 
 
-def check_size(num_records: int, num_examples: int) -> None:
-  """Checks that there are as many records as the sampler draws from."""
+def check_size(num_records: int, num_examples: int, what: str) -> None:
+  """Checks that a source has as many records as the sampler draws from.
+
+  Args:
+    num_records: number of records of the source.
+    num_examples: number of records of the sampler.
+    what: description of `num_examples`, for the message.
+  """
   if num_records != num_examples:
-    raise ValueError(f'there must be {num_examples} records, the num_examples '
-                     f'of make_private; the source has {num_records}')
+    raise ValueError(f'there must be {num_examples} records, the {what}; the '
+                     f'source has {num_records}')
 
 
 def loader(records: Any) -> Load | None:

@@ -1,6 +1,6 @@
 """Training loop: many whole runs at once, in one compiled program."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import functools
 import itertools
 import time
@@ -13,8 +13,6 @@ import optax
 
 from dpjax import errors
 from dpjax import tree
-from dpjax.grads import convolutions
-from dpjax.grads import lattice_privatizer
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
@@ -24,12 +22,14 @@ from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import state as states
 from dpjax.train import step as steps
+from dpjax.train import streaming
 from dpjax.train import used_keys
 from dpjax.train.averaging import Averaging
 from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.checkpoint import Part
 from dpjax.train.checkpoint import Saver
 from dpjax.train.plan import TrainingPlan
+from dpjax.train.sources import Source
 from dpjax.train.state import StepInfo
 from dpjax.train.state import TrainState
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
@@ -62,8 +62,9 @@ class FitResult(NamedTuple):
 
 def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         method: Method, optimizer: optax.GradientTransformation,
-        records: Batch, rows: Array, init_keys: PRNGKey | None = None,
-        allocation: str = 'optimal', max_parallel: int | None = None,
+        records: Batch | Source, rows: Array | None,
+        init_keys: PRNGKey | None = None, allocation: str = 'optimal',
+        max_parallel: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         averaging: Averaging | None = None,
         mesh: jax.sharding.Mesh | None = None,
@@ -89,9 +90,12 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     method: one of `methods`.
     optimizer: any optax optimiser; it sees noisy means only.
     records: all records, shared by the runs: a `Batch` or a pair (x, y), where
-      x is an array or a tree of arrays.
+      x is an array or a tree of arrays. Or a `sources.source` of such pairs, or
+      of {'x': x, 'y': y}, whose records are read part by part, for one run
+      after the other.
     rows: [L, n] integers, the numbers of the records that each run trains on,
-      without repeats; n is the `num_examples` of the plans.
+      without repeats; n is the `num_examples` of the plans. None for a source,
+      of which each run trains on all records.
     init_keys: [L] typed keys of the initial parameters, of any generator. They
       count as public, so they must not be derived from `keys`. None uses
       parts of `keys` from which nothing else is drawn.
@@ -141,30 +145,29 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     >>> result.state.params['dense_00']['kernel'].shape  # Of one run.
     (1, 30, 2)
   """
-  records, rows = requirements.check(keys, plans, model, method, optimizer,
-                                     records, rows)
+  batch, rows, source = _checked(
+      records, rows, mesh, (keys, plans, model, method, optimizer))
   init_keys = _init_keys(keys, init_keys, checkpoints is not None)
-  sharding.check(mesh, plans[0].sampler.max_batch_size)
-  groups = _run_groups(len(plans), max_parallel)
+  groups = _run_groups(len(plans), max_parallel if source is None else 1)
   lengths = chunk_lengths(plans[0].num_steps)
   saver = None if checkpoints is None else Saver(
       checkpoints, checkpoint.fingerprint(
           (keys, init_keys), plans=plans, method_name=method.name,
-          records=records, rows=rows, allocation=allocation,
+          records=batch, rows=rows, allocation=allocation,
           num_groups=len(groups), chunks=lengths,
           num_devices=1 if mesh is None else mesh.size))
   started = time.perf_counter()
-  records = sharding.replicate(
-      mesh, records._replace(x=jax.jit(model.prepare)(records.x)))
+  batch = sharding.replicate(
+      mesh, batch._replace(x=jax.jit(model.prepare)(batch.x)))
   multipliers = jnp.asarray([p.noise_multiplier or 0.0 for p in plans],
                             jnp.float32)
   arguments = sharding.replicate(
       mesh, [((keys[g], init_keys[g]), multipliers[g], rows[g])
              for g in groups])
-  program = _compile(arguments[0], plans[0], model, method, optimizer, records,
-                     allocation, averaging, mesh)
+  program = _compile(arguments[0], plans[0], model, method, optimizer,
+                     source or batch, allocation, averaging, mesh)
   compiled = time.perf_counter()
-  parts = _train(program, arguments, records, lengths, saver, on_progress)
+  parts = _train(program, arguments, batch, lengths, saver, on_progress)
   seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
   state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
                        len(plans), jnp.concatenate)
@@ -173,6 +176,20 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
                    compiled - started, seconds)
+
+
+def _checked(records: Batch | Source, rows: Array | None,
+             mesh: jax.sharding.Mesh | None,
+             rest: tuple[Any, Sequence[TrainingPlan], Any, Any, Any]
+             ) -> tuple[Batch, Array, Source | None]:
+  """Returns (records, or two of those of a source; rows; source or None)."""
+  source = records if isinstance(records, Source) else None
+  if source is not None:
+    batch, rows = streaming.check(*rest, source, rows)
+  else:
+    batch, rows = requirements.check(*rest, records, rows)
+  sharding.check(mesh, rest[1][0].sampler.max_batch_size, data_only=True)
+  return batch, rows, source
 
 
 def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None,
@@ -231,18 +248,20 @@ _Arguments = tuple[tuple[PRNGKey, PRNGKey], Array, Array]
 class _Program(NamedTuple):
   """Compiled functions for one number of runs: start, and chunks by length."""
   init: jax.stages.Compiled
-  chunks: dict[int, jax.stages.Compiled]
+  chunks: Mapping[int, Any]
 
 
 def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
              method: Method, optimizer: optax.GradientTransformation,
-             records: Batch, allocation: str, averaging: Averaging | None,
-             mesh: jax.sharding.Mesh | None) -> _Program:
+             records: Batch | Source, allocation: str,
+             averaging: Averaging | None, mesh: jax.sharding.Mesh | None
+             ) -> _Program:
   """Compiles all functions for groups of runs with the shapes of `example`."""
   keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
-  method = _split_sums(method, mesh)
-  noised = functools.partial(_noised_sensitivity, plan, method, allocation)
+  method = sharding.split_method(mesh, method)
+  noised = functools.partial(steps.noised_sensitivity, method, allocation,
+                             plan.lattice_size)
 
   # The multiplier is traced, so runs with other noise share a program.
   def transform_with(multiplier: Array) -> steps.TransformOf:
@@ -256,25 +275,42 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
                             transform_of=transform_with(multiplier),
                             averaging=averaging, init_key=keys[1])
 
-  def chunk(length: int) -> jax.stages.Wrapped:
-    def run(state: TrainState, multiplier: Array, run_rows: Array,
-            records: Batch) -> tuple[TrainState, StepInfo]:
-      step = steps.make_step(method=method, sampler=sampler,
-                             transform_of=transform_with(multiplier),
-                             averaging=averaging,
-                             noised_sensitivity=noised(multiplier))
-      gaussian = method.noise_order is None and plan.lattice_size is None
-      ahead = _draw_ahead(state, sampler, length, gaussian)
-      return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
-                          state, ahead, length=length)
-
-    # The state is donated, so that only one copy of it is held.
-    return sharding.jit(mesh, _over_runs(run), donate_argnums=0)
   start = sharding.jit(mesh, jax.vmap(init))
   state = jax.eval_shape(start, keys, multipliers)
-  return _Program(start.lower(keys, multipliers).compile(), {
-      length: chunk(length).lower(state, multipliers, rows, records).compile()
-      for length in set(chunk_lengths(plan.num_steps))})
+  lengths = set(chunk_lengths(plan.num_steps))
+  given: dict[str, Any] = dict(
+      method=method, transform_with=transform_with, noised=noised,
+      averaging=averaging)
+  chunks: Mapping[int, Any]
+  if isinstance(records, Source):
+    chunks = streaming.Program(plan, records, mesh).chunks(
+        lengths, state, multipliers, model=model, **given)
+  else:
+    chunks = {length: _chunk(length, plan, mesh, **given).lower(
+        state, multipliers, rows, records).compile() for length in lengths}
+  return _Program(start.lower(keys, multipliers).compile(), chunks)
+
+
+def _chunk(length: int, plan: TrainingPlan, mesh: jax.sharding.Mesh | None, *,
+           method: Method, averaging: Averaging | None,
+           transform_with: Callable[[Array], steps.TransformOf],
+           noised: Callable[[Array], Any]) -> jax.stages.Wrapped:
+  """Returns a number of steps of groups of runs on arrays, not compiled yet."""
+  sampler = sharding.split_sampler(mesh, plan.sampler)
+
+  def run(state: TrainState, multiplier: Array, run_rows: Array,
+          records: Batch) -> tuple[TrainState, StepInfo]:
+    step = steps.make_step(method=method, sampler=sampler,
+                           transform_of=transform_with(multiplier),
+                           averaging=averaging,
+                           noised_sensitivity=noised(multiplier))
+    gaussian = method.noise_order is None and plan.lattice_size is None
+    ahead = _draw_ahead(state, sampler, length, gaussian)
+    return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
+                        state, ahead, length=length)
+
+  # The state is donated, so that only one copy of it is held.
+  return sharding.jit(mesh, steps.over_runs(run), donate_argnums=0)
 
 
 def _draw_ahead(state: TrainState, sampler: Sampler, length: int,
@@ -286,51 +322,6 @@ def _draw_ahead(state: TrainState, sampler: Sampler, length: int,
   if length * (sampler.num_examples + tree.count(state.params)) > _MAX_AHEAD:
     return None
   return steps.draw_ahead(state, sampler, length, noise=gaussian)
-
-
-def _noised_sensitivity(plan: TrainingPlan, method: Method, allocation: str,
-                        multiplier: Array
-                        ) -> Callable[[PyTree, PyTree], PyTree] | None:
-  """Returns (sensitivity, sums) -> sensitivity of the noised values, or None.
-
-  Rounding sums to a lattice adds to the sensitivity; `info` reports the total.
-  None means that the bounder's sensitivity is already that.
-  """
-  if plan.lattice_size is None:
-    return None
-  return lambda sensitivity, sums: lattice_privatizer.on_lattice(
-      sensitivity, sums, noise_multiplier=multiplier, allocation=allocation,
-      adaptive=method.bounder.adaptive)[0]
-
-
-def _split_sums(method: Method, mesh: jax.sharding.Mesh | None) -> Method:
-  """Returns the method with its sums divided over the devices of the mesh."""
-  # Convolutions first: `fast_in_loops` does not rewrite inside of shard_map.
-  bounder = method.bounder._replace(
-      sums=convolutions.fast_in_loops(method.bounder.sums))
-  return method._replace(bounder=sharding.split_sums(mesh, bounder))
-
-
-def _over_runs(run: Callable[..., tuple[TrainState, StepInfo]]
-               ) -> Callable[..., tuple[TrainState, StepInfo]]:
-  """Returns `run` for L states, multipliers and rows; infos [num_steps, L].
-
-  An accelerator runs them side by side. A CPU runs them one after the other,
-  which is faster there: batched products of small matrices are slow, and fused
-  code computes a nonlinearity again for each of its uses.
-  """
-
-  def all_runs(states: TrainState, multipliers: Array, rows: Array,
-               records: Batch) -> tuple[TrainState, StepInfo]:
-    if jax.default_backend() == 'cpu':
-      states, infos = jax.lax.map(lambda args: run(*args, records),
-                                  (states, multipliers, rows))
-    else:
-      states, infos = jax.vmap(run, (0, 0, 0, None))(states, multipliers, rows,
-                                                     records)
-    return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), infos)
-
-  return all_runs
 
 
 def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:

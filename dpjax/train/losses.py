@@ -103,6 +103,18 @@ def record_keys(key: PRNGKey, numbers: Array) -> Array:
       jax.random.fold_in(base, number)))(numbers)
 
 
+def derived_words(words: Array, count: int) -> Array:
+  """Returns words [count, 2] of keys that are derived from one key.
+
+  Args:
+    words: [2] uint32, of a key of `record_keys`.
+    count: number of keys.
+  """
+  base = jax.random.wrap_key_data(words, impl=_GENERATOR)
+  return jax.vmap(lambda place: jax.random.key_data(
+      jax.random.fold_in(base, place)))(jnp.arange(count, dtype=jnp.uint32))
+
+
 def of_record(loss: Loss, parts: Split, params: Params, frozen: PyTree,
               records: PyTree) -> Callable[[Params, PyTree], Array]:
   """Returns the loss of one record, for `grads.weighted.of_record_loss`.

@@ -13,18 +13,21 @@ Guarantee. Let each step be as `Private.step` computes it, from records that are
 the same in all steps. All states that the loop returns, and the public fields
 of all infos, are together (epsilon, delta)-DP for every pair that
 `Private.epsilon` returns, under the adjacency of the object, against everybody
-who does not know the key. The argument for one step:
+who knows neither the key nor the history of correlated noise, which states hold
+in `optimizer` and `keys`. The argument for one step:
 
-1. The batch is a Poisson sample with a public probability (`PoissonSampler`),
-   and none of it is left out: a batch larger than the physical one is computed
-   in parts, and noised once.
+1. The batch is drawn by the sampler, whose event the accountant charges (by
+   default a `PoissonSampler`), and none of it is left out: a batch larger than
+   the physical one is computed in parts, and noised once.
 2. Given the parameters and the key of the step, the contribution of a record is
    a function of that record alone: its gradient is that of a function of one
    record, and its random key depends on the step and on its own number in the
    data set. Clipping bounds its l2 norm by `clip_norm`, rounding included.
 3. So adding or removing a record changes the sum by at most `clip_norm`, which
    is its sensitivity (twice that under replace-one, for which the accountant
-   pays). The step is a sampled Gaussian mechanism of `noise_multiplier`.
+   pays). The step is a sampled Gaussian mechanism of `noise_multiplier`; with a
+   strategy, all steps are one release with correlated noise, see
+   `gaussian_privatizer`.
 4. The division by the expected batch size, the optimiser and the next step read
    noisy values only. The composition over steps is that of `train.plan`.
 
@@ -52,6 +55,7 @@ from dpjax.train import clip_norms
 from dpjax.train import losses
 from dpjax.train import optimizers
 from dpjax.train import sharding
+from dpjax.train import users
 from dpjax.train.averaging import Averaging
 from dpjax.train.budget import Budget
 from dpjax.train.plan import private_plan
@@ -79,7 +83,7 @@ def make_private(
     learning_rate: float | None = None, schedule: str = 'constant',
     average: Averaging | str | None = None,
     mesh: jax.sharding.Mesh | None = None, sampler: Sampler | None = None,
-    noise: Strategy | str = 'independent') -> Private:
+    noise: Strategy | str = 'independent', unit: str = 'record') -> Private:
   """Returns private steps for the user's own loop, see the module.
 
   Give `epsilon`, `delta` and `steps` for the least noise that keeps this
@@ -92,9 +96,9 @@ def make_private(
     optimizer: any optax optimiser, with its schedule; it reads noisy means
       only. Or a name of `optimizers.OPTIMIZERS`: 'sgd', 'momentum', 'adam', or
       'noise_corrected_adam', whose second moment is freed of the noise.
-    num_examples: public number of records n.
-    batch_size: expected batch size; each record is in a batch with probability
-      batch_size / n, independently of all others.
+    num_examples: public number of records n, below 2^31.
+    batch_size: expected batch size; by default each record is in a batch with
+      probability batch_size / n, independently of all others.
     epsilon: target for all steps. Infinity: no noise, and no guarantee.
     delta: target for all steps, in [1e-12, 1).
     steps: number of steps of the plan. Steps beyond it are refused. With
@@ -125,13 +129,20 @@ def make_private(
     average: an average of the parameters over the steps, which
       `Private.model(state, average=True)` returns: 'ema', 'polyak', or any of
       `train.averaging`. It costs no privacy.
-    mesh: devices of this process that share the rows of each batch, see
-      `train.data_mesh`; None for one device. The results are the same up to
-      rounding.
+    mesh: devices that share the rows of each batch along the axis 'data', see
+      `train.data_mesh`; None for one device. Parameters may be divided over all
+      axes, as `Private.init` finds them. The results are the same up to
+      rounding. With several processes, all make the same calls with the same
+      values.
     sampler: draws the batches, see `sampling`, with the same num_examples and
       batch_size; None for Poisson batches.
     noise: 'independent' in each step, or a strategy that correlates it, such as
       `correlated.square_root(bands)`, with a `CyclicSampler`.
+    unit: what neighbouring data sets differ by: a 'record'; or a 'user' with
+      all their records, see `train.users`. Then n is the public number of
+      users, `batch_size` and `max_batch_size` count users, `clip_norm` bounds
+      the gradient of a user, and steps take `users.by_user(...)`. `loss_fn`
+      stays a function of one record, or of a batch of records.
 
   Raises:
     ValueError: if an argument is out of range, or if not exactly one of epsilon
@@ -159,14 +170,13 @@ def make_private(
       adjacency=_adjacency(adjacency), strategy=_strategy(noise, steps),
       sampler=the_sampler(sampler, num_examples=num_examples,
                           batch_size=batch_size, max_batch_size=max_batch_size))
+  errors.check_choice('unit', unit, users.UNITS)
+  mesh = sharding.automatic(mesh)
   sharding.check(mesh, max_batch_size)
-  if mesh is not None and mesh.is_multi_process:
-    raise ValueError('all devices of the mesh must belong to this process; '
-                     'loop.fit trains with several processes')
   return Private(
       Budget(plan, limited=limited, delta=delta, accountant=accountant),
       trainable=trainable, donate=donate, mesh=mesh,
-      loss=losses.declared(loss_fn, per), kernel=kernel,
+      loss=losses.declared(loss_fn, per), unit=unit, kernel=kernel,
       optimizer=_optimizer(optimizer, learning_rate, schedule, steps),
       averaging=averages.named(average), clip_norm=_clip_norm(clip_norm, plan))
 

@@ -11,24 +11,29 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 import optax
 
 from dpjax import tree
 from dpjax.grads import bounder as bounders
 from dpjax.grads import per_example
+from dpjax.grads import shards as shards_lib
 from dpjax.grads import weighted
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
 from dpjax.grads.quantiles import Adaptive
+from dpjax.privacy import sharded
 from dpjax.privacy.strategies import Strategy
 from dpjax.sampling import Sampler
 from dpjax.sampling import Selection
 from dpjax.train import losses
 from dpjax.train import modules
+from dpjax.train import placement
 from dpjax.train import sharding
 from dpjax.train import state as states
 from dpjax.train import step as steps
+from dpjax.train import users
 from dpjax.train.averaging import Averaging
 from dpjax.train.state import StepInfo
 from dpjax.train.state import Streams
@@ -42,7 +47,8 @@ class PrivateState(NamedTuple):
   Attributes:
     params: trainable arrays of the model; released.
     frozen: the other arrays of the model; public.
-    optimizer: state of the privatizer and of the optimiser; holds a secret key.
+    optimizer: state of the privatizer and of the optimiser; holds a secret key,
+      and the secret history of correlated noise.
     step: number of steps that have run, int32.
     keys: secret keys of the run.
     radii: clip norms of the next step if they adapt, else (); public.
@@ -68,11 +74,13 @@ class Program:
 
   Attributes:
     loss: the loss function.
+    unit: 'record' or 'user', see `users`.
     parts: the model that it takes.
     optimizer: any optax optimiser.
     averaging: the average of the parameters that is kept; None for none.
     sampler: draws the batches.
     mesh: devices that share the rows of a batch; None for one device.
+    placed: where the arrays of the model are; None for one device.
     noise_multiplier: of each step; None for no noise.
     strategy: correlates the noise of the steps; None for independent noise.
     clip_norm: a number, a tree prefix of the parameters, `Adaptive`, or
@@ -80,11 +88,13 @@ class Program:
     kernel: see `per_example.KERNELS`.
   """
   loss: losses.Loss
+  unit: str
   parts: modules.Split
   optimizer: optax.GradientTransformation
   averaging: Averaging | None
   sampler: Sampler
   mesh: jax.sharding.Mesh | None
+  placed: placement.Placement | None
   noise_multiplier: float | None
   strategy: Strategy | None
   clip_norm: Any
@@ -119,20 +129,60 @@ class Program:
     name, private = 'dp_sgd', self.noise_multiplier is not None
     loss: Any = record_loss
     if weighted.is_infinite(self.clip_norm):
-      bounder = _plain(loss)
+      bounder = _plain(loss, self._shards)
     else:
       bounder = weighted.of_record_loss(loss, clip_norm=self.clip_norm,
-                                        kernel=self.kernel)
+                                        kernel=self.kernel,
+                                        shards=self._shards)
     # The key of a record is made from its own number, as that of a view is.
     bounder = bounder._replace(views=lambda key, numbers, records: (
         records, losses.record_keys(key, numbers)))
-    return Method(name, sharding.split_sums(self.mesh, bounder),
+    return Method(name, sharding.split_sums(self.mesh, bounder, self.placed),
                   bounders.no_constraint(), private)
+
+  @property
+  def _shards(self) -> shards_lib.Shards:
+    """Which parameters are divided over the devices that share the rows."""
+    return shards_lib.WHOLE if self.placed is None else self.placed.shards
+
+  def _noise(self, state: PrivateState) -> PyTree:
+    """Returns the noise of a step in parts; None if nothing is divided.
+
+    Then the privatizer draws the same numbers.
+    """
+    if (self.noise_multiplier is None or self.placed is None
+        or not self.placed.is_divided):
+      return None
+    released, shardings = state.params, self.placed.params
+    if isinstance(self.clip_norm, Adaptive):
+      whole = self.placed.everywhere
+      released, shardings = (released, state.radii), (
+          shardings, jax.tree.map(lambda _: whole, state.radii))
+    return sharded.unit_noise(
+        jax.random.fold_in(state.keys.noise, state.step), released, shardings)
+
+  def layout(self, params: Params, frozen: PyTree) -> tuple[Any, Any]:
+    """Returns where the arrays of the state are, and those of the sums.
+
+    Args:
+      params: see `init`.
+      frozen: see `init`.
+    """
+    whole: Any = PartitionSpec()
+    if self.placed is None:
+      return whole, whole
+    divided = functools.partial(placement.like_params, params,
+                                self.placed.params)
+    state = jax.eval_shape(self.init, params, frozen, jax.random.key(0))
+    return PrivateState(
+        self.placed.params, self.placed.frozen, divided(state.optimizer), whole,
+        whole, whole, divided(state.average)), BoundedSums(
+            self.placed.params, whole, whole, whole)
 
   def _method_for(self, state: PrivateState, records: PyTree) -> Method:
     """Returns the method for records of these shapes."""
-    return self._method(losses.of_record(self.loss, self.parts, state.params,
-                                         state.frozen, records))
+    return self._method(users.loss_of(
+        self.loss, self.unit, self.parts, state.params, state.frozen, records))
 
   def whole_step(self, state: PrivateState, records: PyTree,
                  selection: Selection | None = None
@@ -148,9 +198,10 @@ class Program:
     step = steps.make_step(method=self._method_for(state, records),
                            sampler=self.sampler, transform_of=self._transform,
                            averaging=self.averaging)
-    after, info = step(
-        _inner(state), Batch(records, numbers), numbers,
-        None if selection is None else steps.Ahead(selection, None))
+    if selection is None:
+      selection = self.draw(state.keys.batch, state.step)
+    after, info = step(_inner(state), Batch(records, numbers), numbers,
+                       steps.Ahead(selection, self._noise(state)))
     return _outer(after, state.frozen), info
 
   def draw(self, key: PRNGKey, step: Array) -> Selection:
@@ -186,7 +237,7 @@ class Program:
     finish = steps.make_finish(method=self._method(None), sampler=self.sampler,
                                transform_of=self._transform,
                                averaging=self.averaging)
-    after, info = finish(_inner(state), sums, num_selected)
+    after, info = finish(_inner(state), sums, num_selected, self._noise(state))
     return _outer(after, state.frozen), info
 
   def loaded_step(self, state: PrivateState, batch: PyTree,
@@ -227,25 +278,32 @@ class Compiled(NamedTuple):
   draw: Callable[..., Any]
 
 
-def compiled(program: Program, *, donate: bool) -> Compiled:
+def compiled(program: Program, layout: tuple[Any, Any], *,
+             donate: bool) -> Compiled:
   """Returns the functions of a program, to be compiled when they are called.
 
   Args:
     program: its mesh shares the rows of a batch.
+    layout: where states and sums are, see `Program.layout`.
     donate: whether a step may reuse the memory of the state before it.
   """
+  (state, sums), whole = layout, PartitionSpec()
+  model = (whole, whole) if program.placed is None else program.placed
+  # Each device gets its rows of a part that is loaded.
+  rows = (PartitionSpec(placement.AXIS),) * 3
   jit = functools.partial(sharding.jit, program.mesh)
-  donated = (0,) if donate else ()
+  step = functools.partial(jit, results=(state, whole),
+                           donate_argnums=(0,) if donate else ())
   return Compiled(
-      init=jit(program.init),
-      step=jit(program.whole_step, donate_argnums=donated),
-      update=jit(program.loaded_step, donate_argnums=donated),
-      finish=jit(program.finished, donate_argnums=donated),
-      no_sums=jit(program.no_sums),
-      # Each device gets its rows of a part that is loaded. The sums of all
-      # parts are in one memory, which each call reuses.
-      add=jit(program.added, split_arguments=(2, 3, 4), num_arguments=5,
-              donate_argnums=1),
+      init=jit(program.init, arguments=(*model, whole), results=state),
+      # A batch that was drawn on the host is a third argument.
+      step=step(program.whole_step, arguments=(state, whole, whole)),
+      update=step(program.loaded_step, arguments=(state, whole, whole)),
+      finish=step(program.finished, arguments=(state, sums, whole)),
+      no_sums=jit(program.no_sums, arguments=(state,), results=sums),
+      # The sums of all parts are in one memory, which each call reuses.
+      add=jit(program.added, arguments=(state, sums, *rows),
+              results=(sums, whole), donate_argnums=1),
       draw=jit(program.draw))
 
 
@@ -260,10 +318,14 @@ def _outer(state: TrainState, frozen: PyTree) -> PrivateState:
                       state.keys, state.radii, state.average)
 
 
-def _plain(record_loss: weighted.RecordLoss) -> GradientBounder:
+def _plain(record_loss: weighted.RecordLoss,
+           shards: shards_lib.Shards) -> GradientBounder:
   """Returns the bounder of plain sums of gradients, which have no bound."""
-  apply = lambda params, records: jax.vmap(record_loss, (None, 0))(params,
-                                                                   records)
+
+  def apply(params: Params, records: PyTree) -> Array:
+    # The gradient by the part of a parameter is the own part of the sum.
+    return jax.vmap(record_loss, (None, 0))(shards.wholes(params), records)
+
   return GradientBounder(
       lambda params, batch, mask: per_example.plain_sums(
           apply, lambda values, _: values, params, batch, mask),

@@ -188,6 +188,41 @@ class ReadAhead:
       self._reader = None
 
 
+class PartSums:
+  """Adds up the sums of the parts of batches.
+
+  At most two parts are on the device: one is copied while that before it is
+  summed.
+  """
+
+  def __init__(self) -> None:
+    self._ended: Any = None  # Known when the newest part is summed.
+
+  def total(self, batch: Iterator[Part], *, zeros: Callable[[], PyTree],
+            add: Callable[[PyTree, PyTree], tuple[PyTree, Any]],
+            place: Callable[[PyTree], PyTree]) -> tuple[PyTree, np.int32]:
+    """Returns (sums of a batch, number of its records).
+
+    Args:
+      batch: the parts.
+      zeros: returns the sums of no record.
+      add: (sums, (records, numbers, mask)) -> (sums with those of the part, an
+        array that is known when they are).
+      place: copies a part to the device.
+    """
+    total, count = None, np.int32(0)
+    for part in batch:
+      data = place(part[:3])
+      if total is None:
+        total = zeros()
+      # Without waiting, many parts would be in the memory of the device.
+      if self._ended is not None:
+        self._ended.block_until_ready()
+      total, self._ended = add(total, data)
+      count = part.num_selected
+    return total, count
+
+
 def _produce(read: Iterator[Part], results: queue.SimpleQueue[Any],
              slots: threading.Semaphore, stop: threading.Event) -> None:
   """Reads parts, one for each slot, until the end, an error or the stop."""

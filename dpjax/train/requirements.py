@@ -317,8 +317,15 @@ def check_first_update(shapes: PyTree,
   """Checks `check_optimizer` for parameters of these shapes."""
   # Repeated to fill every leaf; only that they are finite matters.
   drawn = np.random.default_rng(0).normal(size=997)
-  gradients = jax.tree.map(
-      lambda leaf: np.resize(drawn, leaf.shape).astype(leaf.dtype), shapes)
+
+  def filled(leaf: Any) -> Any:
+    values = np.resize(drawn, leaf.shape).astype(leaf.dtype)
+    # No device may have memory for all of the parameters.
+    where = getattr(leaf, 'sharding', None)
+    return values if where is None or where.is_fully_replicated else (
+        jax.device_put(values, where))
+
+  gradients = jax.tree.map(filled, shapes)
 
   def finite(gradients: PyTree) -> PyTree:
     updates, _ = optax.with_extra_args_support(optimizer).update(

@@ -1,12 +1,21 @@
-"""Data-parallel steps: devices share the rows of a batch; noise is added once.
+"""Steps on several devices, which share the rows of a batch and the parameters.
 
-Every device runs the same program. Keys, batch selection, noise, optimiser and
-constraint are replicated. Only `GradientBounder.sums` is divided: each device
-sums the contributions of its rows, and one all-reduce adds these sums.
+A mesh has an axis 'data', over which the rows of a batch are divided, and may
+have others. Parameters are divided as the user placed them: over 'data' (fully
+sharded data parallelism), over other axes (tensor parallelism), or both.
+Whatever has the shape of a parameter is divided like it: its sum of clipped
+gradients, its noise, its average, and the state of the optimiser.
 
-Privacy: each record is bounded separately on whichever device has it, so the
-sensitivity of the sums does not change. Noise is added after the all-reduce,
-from a replicated key, so it enters exactly once.
+`GradientBounder.sums` runs under `jax.shard_map` over 'data': each device
+bounds the records of its rows, and one all-reduce, or for divided parameters a
+reduce-scatter, adds the sums. JAX divides the operations over other axes. All
+else is one program over whole arrays, of which JAX keeps the parts.
+
+Privacy: the contribution of a record is bounded by the norm of its gradient by
+all parameters, wherever their parts are, so the sensitivity of the sums does
+not change. Noise is added to the finished sums, from one key: each device draws
+the numbers of its own parts (`privacy.sharded`), so each coordinate gets noise
+exactly once.
 
 Results equal those of one device up to the order of float32 additions.
 """
@@ -24,12 +33,15 @@ from jax.sharding import PartitionSpec
 import numpy as np
 
 from dpjax import errors
+from dpjax.grads import convolutions
+from dpjax.grads import shards as shards_lib
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
+from dpjax.grads.bounder import Method
 from dpjax.sampling import Sampler
+from dpjax.train.placement import AXIS
+from dpjax.train.placement import Placement
 from dpjax.typing import Array, Batch, Params, PyTree
-
-AXIS = 'data'
 
 
 def data_mesh(num_devices: int | None = None, *,
@@ -57,7 +69,8 @@ def data_mesh(num_devices: int | None = None, *,
   return Mesh(np.array(devices), (AXIS,))
 
 
-def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
+def check(mesh: Mesh | None, max_batch_size: int | None, *,
+          data_only: bool = False) -> None:
   """Checks that the rows of a batch divide evenly over a mesh.
 
   The expected batch size need not divide, because batches are padded. A sampler
@@ -66,20 +79,32 @@ def check(mesh: Mesh | None, max_batch_size: int | None) -> None:
   Args:
     mesh: None for one device, which passes.
     max_batch_size: largest batch of the sampler; None passes.
+    data_only: whether other axes than 'data' are refused.
 
   Raises:
-    ValueError: if the mesh has other axes than 'data', or if its size does not
-      divide `max_batch_size`.
+    ValueError: if the mesh has no axis 'data', or one that is refused, or if
+      the size of that axis does not divide `max_batch_size`.
   """
   if mesh is None:
     return
-  if mesh.axis_names != (AXIS,):
-    raise ValueError(f'the mesh must have one axis, {AXIS!r}, got '
-                     f'{", ".join(map(repr, mesh.axis_names))}')
-  if max_batch_size is not None and (rest := -max_batch_size % mesh.size):
-    raise ValueError(f'max_batch_size must be a multiple of the {mesh.size} '
+  names = ", ".join(map(repr, mesh.axis_names))
+  if data_only and mesh.axis_names != (AXIS,):
+    raise ValueError(f'the mesh must have one axis, {AXIS!r}, got {names}')
+  if AXIS not in mesh.axis_names:
+    raise ValueError(f'the mesh must have an axis {AXIS!r}, over which the '
+                     f'rows of a batch are divided, got {names}')
+  count = mesh.shape[AXIS]
+  if max_batch_size is not None and (rest := -max_batch_size % count):
+    raise ValueError(f'max_batch_size must be a multiple of the {count} '
                      f'devices of the mesh, got {max_batch_size}; '
                      f'{max_batch_size + rest} is one')
+
+
+def automatic(mesh: Mesh | None) -> Mesh | None:
+  """Returns the mesh with axes over which JAX divides operations by itself."""
+  if mesh is None:
+    return None
+  return Mesh(mesh.devices, mesh.axis_names)
 
 
 def split_sampler(mesh: Mesh | None, sampler: Sampler) -> Sampler:
@@ -89,52 +114,86 @@ def split_sampler(mesh: Mesh | None, sampler: Sampler) -> Sampler:
   """
   if mesh is None:
     return sampler
-  return dataclasses.replace(sampler, row_multiple=mesh.size)
+  return dataclasses.replace(sampler, row_multiple=mesh.shape[AXIS])
 
 
-def split_sums(mesh: Mesh | None, bounder: GradientBounder) -> GradientBounder:
+def split_sums(mesh: Mesh | None, bounder: GradientBounder,
+               placed: Placement | None = None) -> GradientBounder:
   """Returns a bounder whose `sums` are computed by all devices together.
 
   Args:
     mesh: None returns the bounder as it is.
     bounder: its sums must add one contribution per record, each from that
       record only (which is false of `lip_printed`). The number of rows must be
-      a multiple of the number of devices.
+      a multiple of the number of devices. It reads and returns the parts of
+      parameters that are divided over the axis 'data', see
+      `weighted.of_record_loss`.
+    placed: where the parameters are; None if every device has all of them.
   """
   if mesh is None:
     return bounder
+  whole: Any = PartitionSpec()
+  rows = PartitionSpec(AXIS)
+  params_specs = whole if placed is None else placed.rows_only
+  shards = shards_lib.WHOLE if placed is None else placed.shards
+
+  def summed(*local: PyTree) -> BoundedSums:
+    sums = bounder.sums(*local)
+    leaves, structure = jax.tree.flatten(sums.total)
+    copied = [leaf for i, leaf in enumerate(leaves) if i not in shards.dims]
+    copied, rest = jax.lax.psum((copied, sums._replace(total=())), AXIS)
+    added = iter(copied)
+    return rest._replace(total=jax.tree.unflatten(structure, [
+        leaf if i in shards.dims else next(added)
+        for i, leaf in enumerate(leaves)]))
 
   def sums(params: Params, batch: Batch, mask: Array,
            *radii: PyTree) -> BoundedSums:
-    whole, rows = PartitionSpec(), PartitionSpec(AXIS)
     # check_vma=True would all-reduce the gradients by the replicated
     # parameters inside `bounder.sums`, that is before records are bounded.
-    return jax.shard_map(
-        lambda *local: jax.lax.psum(bounder.sums(*local), AXIS), mesh=mesh,
-        in_specs=(whole, rows, rows, *[whole] * len(radii)), out_specs=whole,
-        check_vma=False)(params, batch, mask, *radii)
+    # XLA cannot compile collectives over an axis of one device.
+    added = bounder.sums if mesh.shape[AXIS] == 1 else jax.shard_map(
+        summed, mesh=mesh, axis_names={AXIS},
+        in_specs=(params_specs, rows, rows, *[whole] * len(radii)),
+        out_specs=BoundedSums(params_specs, whole, whole, whole),
+        check_vma=False)
+    result = added(params, batch, mask, *radii)
+    if placed is None:
+      return result
+    return result._replace(total=jax.lax.with_sharding_constraint(
+        result.total, placed.params))
 
   return bounder._replace(sums=sums)
 
 
+def split_method(mesh: Mesh | None, method: Method) -> Method:
+  """Returns the method with its sums divided over the devices of the mesh."""
+  # Convolutions first: `fast_in_loops` does not rewrite inside of shard_map.
+  bounder = method.bounder._replace(
+      sums=convolutions.fast_in_loops(method.bounder.sums))
+  return method._replace(bounder=split_sums(mesh, bounder))
+
+
 def jit(mesh: Mesh | None, function: Callable[..., PyTree], *,
-        num_arguments: int = 0, split_arguments: Sequence[int] = (),
+        arguments: PyTree = PartitionSpec(), results: PyTree = PartitionSpec(),
         **options: Any) -> jax.stages.Wrapped:
-  """Returns `jax.jit` of a function of replicated arguments and results.
+  """Returns `jax.jit` of a function, with where its arrays are.
 
   Args:
     mesh: None for one device.
     function: the function.
-    num_arguments: number of its arguments; needed if some are split.
-    split_arguments: places of the arguments whose rows the devices share.
+    arguments: tree prefix of the tuple of its arguments, of specifications or
+      shardings. By default every device has all of them.
+    results: likewise, of its result.
     **options: of `jax.jit`.
   """
   if mesh is not None:
-    whole, rows = (NamedSharding(mesh, PartitionSpec(*axes))
-                   for axes in ((), (AXIS,)))
-    options |= dict(out_shardings=whole, in_shardings=tuple(
-        rows if place in split_arguments else whole
-        for place in range(num_arguments)) or whole)
+    placed = functools.partial(jax.tree.map, lambda each: NamedSharding(
+        mesh, each) if isinstance(each, PartitionSpec) else each,
+                               is_leaf=lambda each: isinstance(
+                                   each, PartitionSpec))
+    options |= dict(in_shardings=placed(arguments),
+                    out_shardings=placed(results))
   return jax.jit(function, **options)
 
 
@@ -155,12 +214,49 @@ def replicate(mesh: Mesh | None, values: PyTree) -> PyTree:
   return jax.tree.map(leaf, values)
 
 
+def put(mesh: Mesh | None, values: PyTree,
+        placed: PyTree = PartitionSpec()) -> PyTree:
+  """Returns values of the host, equal in all processes, as arrays of a mesh.
+
+  With one process, and for arrays that are on several processes already,
+  compiled functions do this by themselves, and the values are returned.
+
+  Args:
+    mesh: None for one device.
+    values: a tree of arrays; typed keys are copied to every device.
+    placed: a specification for all leaves; or of the values (trainable, other)
+      arrays of a model where they are.
+  """
+  if mesh is None or not mesh.is_multi_process:
+    return values
+  if isinstance(placed, PartitionSpec):
+    everywhere = NamedSharding(mesh, placed)
+    placed = jax.tree.map(lambda _: everywhere, values)
+  else:
+    placed = tuple(placed)
+
+  def leaf(value: Any, sharding: NamedSharding) -> Array:
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+      return value
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+      return replicate(mesh, value)
+    whole = np.asarray(value)
+    # Each process copies only the parts of its own devices.
+    return jax.make_array_from_callback(whole.shape, sharding,
+                                        lambda index: whole[index])
+
+  return jax.tree.map(leaf, values, placed)
+
+
 def place_rows(mesh: Mesh | None, values: PyTree) -> PyTree:
   """Copies arrays [b, ...] to the mesh, to each device its share of the rows.
   """
   if mesh is None:
     return jax.device_put(values)
-  return jax.device_put(values, NamedSharding(mesh, PartitionSpec(AXIS)))
+  rows = PartitionSpec(AXIS)
+  if mesh.is_multi_process:
+    return put(mesh, values, rows)
+  return jax.device_put(values, NamedSharding(mesh, rows))
 
 
 def local(mesh: Mesh | None, values: PyTree) -> PyTree:

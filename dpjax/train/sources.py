@@ -64,18 +64,14 @@ def source(records: Any, *, num_records: int | None = None,
   is after `repeat` of Grain. After `batch` of Grain, a batch is one record.
 
   Args:
-    records: one of
-      - an array or `np.memmap` [n, ...], or a tuple, dict or other tree of
-        them;
-      - path of a Parquet file, of a folder of them, or a pattern such as
-        'folder/*.parquet'; or an Arrow table;
-      - a data set of Hugging Face;
-      - anything with len(records) and records[i], such as a list of records, a
-        data set of PyTorch, or a data source of Grain or of TensorFlow
-        Datasets. A record is a number, an array or a tree of them. Several are
-        read at once if there is `__getitems__`;
-      - a function of numbers [k], which returns a tree of arrays [k, ...];
-        `num_records` says how many records there are.
+    records: an array or `np.memmap` [n, ...], or a tuple, dict or other tree of
+      them; the path of a Parquet file, of a folder of them, or a pattern such
+      as 'folder/*.parquet'; an Arrow table; a data set of Hugging Face;
+      anything with len(records) and records[i], such as a list of records, a
+      data set of PyTorch, or a data source of Grain or of TensorFlow Datasets,
+      whose records are numbers, arrays or trees of them (several are read at
+      once if there is `__getitems__`); or a function of numbers [k], which
+      returns a tree of arrays [k, ...], with `num_records`.
     num_records: number of records of a function.
     columns: names of the fields that are read, of records with names; None for
       all.

@@ -331,3 +331,46 @@ def _next_radii(method: Method, radii: PyTree, optimizer: PyTree) -> PyTree:
     return radii
   # The privatizer comes first in the chain, so its state is entry 0.
   return method.bounder.adaptive.update(radii, optimizer[0].indicators)
+
+
+def noised_sensitivity(method: Method, allocation: str,
+                       lattice_size: int | None, multiplier: Array
+                       ) -> Callable[[PyTree, PyTree], PyTree] | None:
+  """Returns (sensitivity, sums) -> sensitivity of the noised values, or None.
+
+  Rounding sums to a lattice adds to the sensitivity; `info` reports the total.
+  None means that the bounder's sensitivity is already that.
+
+  Args:
+    method: its bounder may adapt.
+    allocation: how noise is split over blocks, see `privacy.blocks`.
+    lattice_size: number of values with noise on a lattice; None without one.
+    multiplier: noise multiplier.
+  """
+  if lattice_size is None:
+    return None
+  return lambda sensitivity, sums: lattice_privatizer.on_lattice(
+      sensitivity, sums, noise_multiplier=multiplier, allocation=allocation,
+      adaptive=method.bounder.adaptive)[0]
+
+
+def over_runs(run: Callable[..., tuple[TrainState, StepInfo]]
+              ) -> Callable[..., tuple[TrainState, StepInfo]]:
+  """Returns `run` for L states, multipliers and rows; infos [num_steps, L].
+
+  An accelerator runs them side by side. A CPU runs them one after the other,
+  which is faster there: batched products of small matrices are slow, and fused
+  code computes a nonlinearity again for each of its uses.
+  """
+
+  def all_runs(states: TrainState, multipliers: Array, rows: Array,
+               records: Batch) -> tuple[TrainState, StepInfo]:
+    if jax.default_backend() == 'cpu':
+      states, infos = jax.lax.map(lambda args: run(*args, records),
+                                  (states, multipliers, rows))
+    else:
+      states, infos = jax.vmap(run, (0, 0, 0, None))(states, multipliers, rows,
+                                                     records)
+    return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), infos)
+
+  return all_runs

@@ -68,7 +68,7 @@ def tune(make: Callable[[Candidate, float], Private],
       with this epsilon, a number of steps, and a delta not above `delta`. It is
       called often, and must not look at records.
     candidates: hyperparameters to choose from.
-    train: (private, candidate, key) -> model. It gives `key` to `private.init`,
+    train: (private, candidate, key) -> model. It gives `key` to `Private.init`,
       takes the steps, and returns what may be published, such as
       `private.model(state)`.
     score: model -> number, exact. A score that is NaN is the worst.
@@ -88,7 +88,7 @@ def tune(make: Callable[[Candidate, float], Private],
 
   Examples:
     >>> import optax
-    >>> from dpjax.privacy.stopping import RandomStopping
+    >>> from dpjax.privacy import RandomStopping
     >>> from dpjax.train import tuning
     >>> from dpjax.train.private import make_private
     >>> loss_fn = lambda w, x: jnp.square(x - w)

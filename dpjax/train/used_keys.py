@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax.privacy import keys as key_lib
+from dpjax.train import processes
 from dpjax.train import state as states
 from dpjax.typing import PRNGKey
 
@@ -52,18 +53,21 @@ def add(keys: PRNGKey) -> None:
   _USED.update(_digests(keys))
 
 
-def fresh(key: PRNGKey | None) -> PRNGKey:
-  """Returns a key that this process has not used, if it is secret.
-
-  It counts as used from now on.
+def fresh(key: PRNGKey | None, mesh: jax.sharding.Mesh | None) -> PRNGKey:
+  """Returns a key that this process has not used, and marks it as used.
 
   Args:
-    key: one typed key; None takes a new one from the system's random source.
+    key: one typed key; None for a new one from the system's random source.
+    mesh: if it has devices of several processes, all get the same new key.
 
   Raises:
-    ValueError: if it is no typed key, or is secret and was used before.
+    ValueError: if `key` is no typed key, or a secret one that was used before.
   """
-  if key is None:
+  if key is None and mesh is not None and mesh.is_multi_process:
+    # The first process draws it for all that share the mesh.
+    key, = key_lib.from_words(processes.from_first(
+        lambda: key_lib.system_words(1)))
+  elif key is None:
     key, = key_lib.system_keys(1)
   if not (isinstance(key, jax.Array) and key.shape == () and jnp.issubdtype(
       key.dtype, jax.dtypes.prng_key)):

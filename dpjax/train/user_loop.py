@@ -16,10 +16,12 @@ from dpjax.privacy import accounting
 from dpjax.sampling import Selection
 from dpjax.train import loading
 from dpjax.train import modules
+from dpjax.train import placement
 from dpjax.train import reading
 from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import used_keys
+from dpjax.train import users
 from dpjax.train.averaging import AverageState
 from dpjax.train.budget import Budget
 from dpjax.train.clip_norms import LayerNorms
@@ -52,6 +54,7 @@ class Private:
     steps: number of steps of the plan; None for no limit.
     noise_multiplier: of each step; None for a run without noise.
     adjacency: which data sets are neighbours.
+    unit: what they differ by: a 'record', or a 'user' with all their records.
     clip_norm: bounds on the gradient of a record: a number, a tree prefix of
       the parameters, `Adaptive`, or `LayerNorms`; infinity for none.
   """
@@ -63,26 +66,27 @@ class Private:
     self.noise_multiplier = budget.plan.noise_multiplier
     self.adjacency = budget.plan.adjacency
     self.clip_norm = fields['clip_norm']
+    self.unit = fields['unit']
     self._budget, self._trainable, self._donate = budget, trainable, donate
     self._mesh = mesh
     self._fields = fields  # Of `Program`.
     self._built: tuple[Program, Compiled] | None = None
-    self._ended: Any = None  # Known when the newest part is summed.
-    self._ahead = reading.ReadAhead()
+    self._ahead, self._sums = reading.ReadAhead(), reading.PartSums()
 
   def __repr__(self) -> str:
     clip = ('adaptive' if isinstance(self.clip_norm, (Adaptive, LayerNorms))
             else self.clip_norm)
     prob = self.sampler.expected_batch_size / self.sampler.num_examples
-    return (f'Private({self.adjacency.value}, sampling_prob={prob:.4g}, '
-            'noise_multiplier='
+    return (f'Private({self.adjacency.value}, unit={self.unit}, sampling_prob='
+            f'{prob:.4g}, noise_multiplier='
             f'{self.noise_multiplier}, clip_norm={clip}, steps='
             f'{self._budget.total} of {self.steps or "any number"})')
 
   @property
   def settings(self) -> dict[str, Any]:
     """The settings that do not follow from the other attributes."""
-    return self._fields | {'accountant': self._budget.accountant}
+    return self._fields | {'accountant': self._budget.accountant,
+                           'strategy': self._budget.plan.strategy}
 
   @property
   def plan(self) -> TrainingPlan:
@@ -122,7 +126,8 @@ class Private:
     Args:
       model: what the loss function takes: a pytree of arrays, such as
         `variables['params']` of Flax Linen; a module of Flax NNX; or any module
-        that is a pytree, as those of Equinox are.
+        that is a pytree, as those of Equinox are. Its arrays may be placed on
+        the mesh; then the state is divided like them.
       key: typed key of all randomness of the run, used for nothing else. None
         takes a new one from the system's random source. The guarantee does not
         hold against anybody who knows or guesses the key, so
@@ -137,7 +142,7 @@ class Private:
     """
     parts = modules.split(model, self._trainable)
     params = inputs.as_parameters(parts.params)
-    program = self._build(parts)
+    program = self._build(parts, params)
     traced = _is_traced(jnp.zeros([]))
     if traced and key is None:
       raise ValueError('init in a function that JAX compiles needs a key: a '
@@ -145,21 +150,26 @@ class Private:
     if not traced:
       self._check_optimizer(params, program.clip_norm)
     if key is None or not traced:
-      key = used_keys.fresh(key)
-    return self._functions()[1].init(params, parts.frozen, key)
+      key = sharding.put(self._mesh, used_keys.fresh(key, self._mesh))
+    return self._functions()[1].init(*sharding.put(
+        self._mesh, (params, parts.frozen), program.placed), key)
 
-  def _build(self, parts: modules.Split) -> Program:
+  def _build(self, parts: modules.Split, params: Params) -> Program:
     """Returns the program for a model, compiled anew only if it differs."""
-    if self._built is None or self._built[0].parts.static != parts.static:
+    placed = placement.of_model(self._mesh, params, parts.frozen)
+    # Modules of other libraries may define equality in their own way.
+    if self._built is None or self._built[0].parts.static != parts.static or (
+        jax.tree.flatten(self._built[0].placed) != jax.tree.flatten(placed)):
       clip_norm = self.clip_norm
       if isinstance(clip_norm, LayerNorms):
         clip_norm = clip_norm.of(parts.params)
       program = Program(
-          parts=parts, sampler=self.sampler, mesh=self._mesh,
+          parts=parts, sampler=self.sampler, mesh=self._mesh, placed=placed,
           noise_multiplier=self.noise_multiplier,
           strategy=self._budget.plan.strategy,
           **self._fields | {'clip_norm': clip_norm})
-      self._built = program, compiled(program, donate=self._donate)
+      self._built = program, compiled(
+          program, program.layout(params, parts.frozen), donate=self._donate)
     return self._built[0]
 
   def _functions(self) -> tuple[Program, Compiled]:
@@ -197,7 +207,8 @@ class Private:
         order, as such a tree of [k, ...]. Record i must be the same in every
         step. A record with NaN contributes zero. Or a `sources.source`, whose
         records are read in a thread before the steps that need them; what
-        reading raises is raised by the step concerned.
+        reading raises is raised by the step concerned. With unit = 'user', what
+        `users.by_user` returns: users take the place of records.
 
     Returns:
       (next state, diagnostics, of which some are PRIVATE).
@@ -208,10 +219,13 @@ class Private:
         `losses.of_record`). Nothing is spent then.
     """
     if isinstance(records, Source):
-      loading.check_size(len(records), self.sampler.num_examples)
+      loading.check_size(len(records), self.sampler.num_examples,
+                         'num_examples of make_private')
     elif not callable(records):
       records = loading.checked(records, self.sampler.num_examples,
                                 'the num_examples of make_private')
+    elif isinstance(records, users.UserRecords):
+      records.check_size(self.sampler.num_examples)
     program, functions = self._functions()
     if _is_traced(state.step):
       self._check_traceable()
@@ -219,6 +233,7 @@ class Private:
       return self._traced(
           lambda state: program.whole_step(state, arrays), state)
     place = self._budget.check(state)
+    placed = functools.partial(sharding.put, self._mesh)
     if isinstance(records, Source):
       after, info = self._step_by_parts(state, self._ahead.batch(
           place.run, place.done, records,
@@ -227,9 +242,10 @@ class Private:
       after, info = self._step_by_parts(state, reading.parts(
           load, self._numbers(state), self.sampler.part_size))
     elif self.sampler.on_host:
-      after, info = functions.step(state, records, self._selection(state))
+      after, info = functions.step(state, placed(records),
+                                   self._selection(state))
     else:
-      after, info = functions.step(state, records)
+      after, info = functions.step(state, placed(records), None)
     self._budget.add(place, after)
     return after, info
 
@@ -283,7 +299,8 @@ class Private:
           lambda state: program.loaded_step(state, batch), state)
     place = self._budget.check(state)
     selection = self._selection(state, rows)
-    after, info = functions.update(state, batch, selection)
+    after, info = functions.update(
+        state, sharding.put(self._mesh, batch), selection)
     self._budget.add(place, after)
     return after, info
 
@@ -315,9 +332,9 @@ class Private:
               source: Source) -> reading.Reader:
     """Returns a reader of the batches from the next one on."""
     # A copy, because a step may donate the state and its keys.
-    key = jax.random.wrap_key_data(
+    key = sharding.put(self._mesh, jax.random.wrap_key_data(
         jnp.asarray(np.array(jax.random.key_data(state.keys.batch))),
-        impl=jax.random.key_impl(state.keys.batch))
+        impl=jax.random.key_impl(state.keys.batch)))
     return reading.Reader(
         functools.partial(reading.drawn, self.sampler,
                           self._functions()[1].draw, key),
@@ -342,18 +359,10 @@ class Private:
                      ) -> tuple[PrivateState, StepInfo]:
     """Makes one step on records that are loaded part by part."""
     functions = self._functions()[1]
-    total, count = None, np.int32(0)
-    for part in batch:
-      # It is copied to the device while the part before it is summed.
-      data = sharding.place_rows(self._mesh, (part.records, part.numbers,
-                                              part.mask))
-      if total is None:
-        total = functions.no_sums(state)
-      # Without waiting, many parts would be in the memory of the device.
-      if self._ended is not None:
-        self._ended.block_until_ready()
-      total, self._ended = functions.add(state, total, *data)
-      count = part.num_selected
+    total, count = self._sums.total(
+        batch, zeros=lambda: functions.no_sums(state),
+        add=lambda total, data: functions.add(state, total, *data),
+        place=functools.partial(sharding.place_rows, self._mesh))
     return functions.finish(state, total, count)
 
   def _check_traceable(self) -> None:

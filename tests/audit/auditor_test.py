@@ -152,7 +152,7 @@ def test_declared_noise_is_tested():
     assert any(check.name.startswith('noise') for check in report.failed)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_a_query_beyond_its_sensitivity_is_found():
   for value, verdict in ((_total, auditor.CONSISTENT),
                          (_clip_after_sum, auditor.VIOLATED),
@@ -220,6 +220,7 @@ def test_a_density_that_is_too_steep_is_found():
       'density ratio', 'distinguishing event'}
 
 
+@pytest.mark.every(2)
 def test_lowest_bits_count_where_it_is_claimed():
   def target(floating_point, spacing=0.0):
     def sample(key, data, size):
@@ -269,6 +270,7 @@ def test_what_happens_rarely_is_no_violation():
   assert _audit(target(0.03, 0.01)).verdict == auditor.VIOLATED
 
 
+@pytest.mark.every(2)
 def test_nothing_is_claimed_and_nothing_refuted():
   target = dataclasses.replace(_sum(), claim=claims.Claim(
       epsilon=math.inf, delta=1e-5, adjacency=_AR))

@@ -25,7 +25,7 @@ _CANARY = {'a': np.array([0.3, -0.4]), 'b': np.array([[1.0], [2.0], [0.5]])}
 
 
 def _game(order=None):
-  plan = types.SimpleNamespace(num_steps=_STEPS, sampler=types.SimpleNamespace(
+  plan = types.SimpleNamespace(num_steps=_STEPS, poisson=types.SimpleNamespace(
       sampling_prob=_PROB))
   return types.SimpleNamespace(
       plan=plan, num_runs=_RUNS, method=types.SimpleNamespace(

@@ -43,7 +43,7 @@ _QUICK = ('dp_sgd', 'dp_sgd_per_layer', 'layer_clipped', 'lip_dp_sgd',
           'lip_k_norm_inf', 'lip_norm', 'lip_normalised', 'bassily')
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(11)
 @pytest.mark.parametrize('name', [
     pytest.param(name, marks=[] if name in _QUICK else pytest.mark.slow)
     for name in setups.METHODS])

@@ -146,6 +146,7 @@ def _branching(low, high):
   return release
 
 
+@pytest.mark.every(2)
 def test_a_branch_on_data_that_changes_the_noise():
   result = _replay(_branching(0.01, 5.0), num_runs=4000)
   assert result.violated

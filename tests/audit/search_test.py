@@ -83,7 +83,7 @@ _FAULTS = {
 }
 
 
-@pytest.mark.every(14)
+@pytest.mark.every(17)
 @pytest.mark.parametrize('name', _FAULTS)
 def test_a_fault_at_few_neighbours_is_found(name):
   report = auditor.audit(_KEY, _FAULTS[name], num_runs=2**12)
@@ -154,6 +154,7 @@ def test_shapes_of_outputs_can_be_a_violation():
   assert not report.failed
 
 
+@pytest.mark.every(2)
 def test_sizes_that_a_release_rejects_are_reported_and_left_out():
   def release(key, data):
     if data.shape[0] < 2:
@@ -224,6 +225,7 @@ def test_constants_come_from_source_and_trace():
   assert mining.constants(lambda key, data: data, data) == ()
 
 
+@pytest.mark.every(2)
 def test_attributes_of_a_file_describe_records(tmp_path):
   path = tmp_path / 'mine.py'
   path.write_text('''

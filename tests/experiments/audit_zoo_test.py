@@ -136,7 +136,7 @@ def test_pairs_that_are_no_neighbours_are_noticed():
     assert _why_not_legal(dataclasses.replace(item, worst=pair)) == why
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('name', registry.names())
 def test_a_bug_is_whole(name):
   """Source, claim and both twins are there, and the worst pair is legal."""

@@ -191,6 +191,7 @@ def test_reports_say_all_that_another_auditor_needs(tmp_path):
   assert 'laplace' in reports.summary(report).lower()
 
 
+@pytest.mark.every(2)
 def test_scores_that_runs_left_behind():
   rng = np.random.default_rng(0)
   claim = claims.Claim(epsilon=1.0, delta=0.0, adjacency=_AR)

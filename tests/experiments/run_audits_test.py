@@ -93,7 +93,7 @@ def _empty(tmp_path, name):
   return folder
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(11)
 def test_a_run_that_keeps_its_claim_is_not_refuted(honest):
   report = _audit(honest)
   assert report.verdict == auditor.CONSISTENT and not report.failed
@@ -202,6 +202,7 @@ def test_other_coins_are_guessed_no_better_than_chance(honest):
                  for each in coins[:40])
 
 
+@pytest.mark.every(2)
 def test_the_whole_curve_keeps_its_level_at_the_truth():
   """The whole curve keeps its level at the true shift, in 200 runs.
 

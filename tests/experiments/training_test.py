@@ -87,7 +87,7 @@ def _params(result):
       result.params)])
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_keys_of_the_system_are_used_once_for_one_thing():
   """A secret key depends on configuration, records and draw.
 

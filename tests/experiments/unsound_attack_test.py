@@ -56,6 +56,7 @@ def test_attacked_sums_are_those_of_the_algorithm():
       np.testing.assert_allclose(simulated[0, 1, canary], single, rtol=2e-4)
 
 
+@pytest.mark.every(2)
 def test_one_record_moves_the_sound_sum_by_at_most_one(problem):
   masks, _ = attack._batches(jax.random.key(2), problem, 0.1, 200)
   outside, inside = attack._noiseless(problem, masks)

@@ -14,6 +14,7 @@ import pytest
 
 from dpjax.grads import explain
 from dpjax.grads import weighted
+from dpjax.train import placement
 from dpjax.train import sharding
 from dpjax.typing import Batch
 
@@ -69,7 +70,7 @@ def _own_tangent(p, x):
 
 def _over_devices(p, x):
   """Returns a layer over the rows of a mesh of devices."""
-  whole, rows = PartitionSpec(), PartitionSpec(sharding.AXIS)
+  whole, rows = PartitionSpec(), PartitionSpec(placement.AXIS)
   return jax.shard_map(
       lambda w, h: jnp.tanh(h @ w), mesh=sharding.data_mesh(1),
       in_specs=(whole, rows), out_specs=rows)(p['w'], x @ p['v'])

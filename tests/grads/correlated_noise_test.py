@@ -72,6 +72,7 @@ def test_noise_is_that_of_the_matrix(name):
   assert 1.5 <= float(state.joint_noise_multiplier) < 1.5001
 
 
+@pytest.mark.every(2)
 @NAMES
 def test_a_run_can_be_resumed(name):
   transform = make(STRATEGIES[name])
@@ -84,6 +85,7 @@ def test_a_run_can_be_resumed(name):
         np.concatenate([first[key], second[key]]), whole[key])
 
 
+@pytest.mark.every(2)
 def test_noise_drawn_ahead_is_the_same():
   transform = make(STRATEGIES['banded'])
   whole, _ = run(transform, 5)
@@ -116,6 +118,7 @@ def test_bounds_that_change_scale_the_noise_of_their_step():
     np.testing.assert_allclose(four[key], 4 * one[key], rtol=1e-5)
 
 
+@pytest.mark.every(2)
 def test_adaptive_radii_are_noised_by_the_same_strategy():
   adaptive = quantiles.geometric({'a': 1.0, 'b': 1.0}, target_quantile=0.5,
                                  learning_rate=0.2, noise_stddev=2.0)

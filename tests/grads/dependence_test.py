@@ -192,6 +192,7 @@ def _changes(run):
   return changes
 
 
+@pytest.mark.every(2)
 def test_what_changes_an_entry_is_read(followed, changes):
   for name in ALL:
     reads = followed[name].reads & ~entries.UNKNOWN

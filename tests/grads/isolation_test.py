@@ -256,6 +256,7 @@ def test_checks_without_jit():
   assert jnp.isfinite(sums.total).all()
 
 
+@pytest.mark.every(2)
 def test_each_shape_is_looked_at_once(monkeypatch):
   calls = []
   monkeypatch.setattr(isolation, 'check_isolated',
@@ -284,6 +285,7 @@ def test_every_bounder_refuses(make):
     make(_attention).sums(WEIGHTS, BATCH, jnp.ones([6], jnp.bool_))
 
 
+@pytest.mark.every(2)
 def test_a_loss_of_one_record_has_nothing_to_mix():
   """Attention over a batch is attention over one record at a time."""
   x = jnp.float32(np.random.default_rng(0).normal(size=(6, 5)))

@@ -175,6 +175,7 @@ def test_a_user_with_several_examples_is_one_record(layer):
   assert max(float(squares[-1]) for squares in ours[0]) < 1e-30
 
 
+@pytest.mark.every(2)
 def test_the_page_says_formed_and_fast_and_not_equal():
   fast = comparison.compare(_case('Linen', 'Linear'))
   assert table.cell(fast) == 'equal; fast'

@@ -318,6 +318,7 @@ def test_both_norms(monkeypatch, name, gram):
   _check(*NETWORKS[name][:3])
 
 
+@pytest.mark.every(2)
 def test_steps_are_summed_in_float32():
   """In bfloat16, a sum of 301 ones would be 256."""
 

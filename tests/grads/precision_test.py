@@ -177,6 +177,7 @@ def test_norms_are_those_of_what_is_summed(as_users, name, kernel):
   jax.tree.map(check, squares, grads, exact)
 
 
+@pytest.mark.every(2)
 def test_biases_and_scales_are_summed_over_their_sites_in_float32():
   """The sum of 3001 ones is exact, though bfloat16 has only eight bits."""
   sites = 3001

@@ -111,6 +111,7 @@ def test_drawn_ahead_is_the_same(released):
                released[0])
 
 
+@pytest.mark.every(2)
 def test_radii_do_not_change_the_gradient_of_others():
   """Without adaptive radii, only the gradient is released."""
   transform = _transform(adaptive=None)

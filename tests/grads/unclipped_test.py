@@ -104,6 +104,7 @@ def test_an_infinite_clip_norm_clips_nothing(kernel, infinity):
   assert bounder.l2_sensitivity(()) == np.inf
 
 
+@pytest.mark.every(2)
 def test_no_noise_makes_unclipped_sums_private():
   bounder = per_example.clipped(_apply, _loss, clip_norm=np.inf)
   transform = privatizer.gaussian_privatizer(

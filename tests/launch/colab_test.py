@@ -108,7 +108,7 @@ def _run(name):
   return shown, names
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('name', [
     pytest.param(name, marks=[pytest.mark.slow] * (name in _SLOW))
     for name in _NAMES])

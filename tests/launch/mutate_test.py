@@ -163,6 +163,7 @@ def test_tests_added_later_notice_survivors(toy):
   assert 'with seed 1' in listed and '2 * 10 is 20.' in listed
 
 
+@pytest.mark.every(2)
 def test_tests_that_are_edited_during_a_run_are_run_again(toy, tmp_path):
   """Tests that are edited during a coverage run are run again.
 

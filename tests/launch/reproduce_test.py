@@ -164,6 +164,7 @@ def test_bad_input_is_refused(toy, tmp_path, words, says):
   assert not folder.exists()
 
 
+@pytest.mark.every(2)
 def test_bad_input_is_one_line(start, tmp_path):
   status, out, err = _finish(start('reproduce', '--paper=004',
                                    f'--output_dir={tmp_path}'))

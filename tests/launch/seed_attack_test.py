@@ -169,6 +169,7 @@ def test_no_seed_stands_out_in_a_release(secret):
           * summary['l2_sensitivity'][0])
 
 
+@pytest.mark.every(2)
 def test_a_release_leaves_no_key_behind_and_no_other_has_it(secret, tmp_path):
   """A release leaves no words of its key in any file or in the output.
 

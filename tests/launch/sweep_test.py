@@ -112,6 +112,7 @@ def test_bad_input_is_one_line(start, tmp_path, words, says):
   assert not (tmp_path / 'rows.csv').exists()
 
 
+@pytest.mark.every(2)
 def test_traceback_is_shown_when_asked_for(start):
   process = start('sweep', '--experiment=tot', '--traceback')
   _, err = process.communicate(timeout=30)
@@ -119,6 +120,7 @@ def test_traceback_is_shown_when_asked_for(start):
   assert 'Traceback' in err and "no experiment 'tot'" in err
 
 
+@pytest.mark.every(2)
 def test_an_unknown_flag_is_no_traceback(start):
   process = start('sweep', '--colour=red')
   _, err = process.communicate(timeout=30)

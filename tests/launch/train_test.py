@@ -214,6 +214,7 @@ def test_comma_lists_sweep_into_folders_and_resume(tmp_path):
   (tmp_path / folders[3] / 'summary.json').unlink()
   status, out, _ = _call(*words)
   assert status == 0 and '7 of 8 runs are finished already' in out
+  assert 'the 8 private runs together, or the best of them, cost epsilon' in out
   for path, content in before.items():
     old, new = json.loads(content), _summary(path.parent)
     assert old['test_accuracy'] == new['test_accuracy']

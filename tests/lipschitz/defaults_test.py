@@ -10,9 +10,12 @@ import pkgutil
 
 import pytest
 
-KERNEL = 'bookkeeping'
+from dpjax.grads import shards
+
+KERNEL, WHOLE = 'bookkeeping', shards.WHOLE
 DEFAULTS = {
   'grads': {
+    'bookkeeping.of_record_loss': {'shards': WHOLE},
     'bounder.BoundedSums': {'indicators': ()},
     'bounder.WeightConstraint': {'every': 1},
     'contractions.Layer': {'has_windows': False},
@@ -24,14 +27,17 @@ DEFAULTS = {
     'per_example.clipped': {'kernel': KERNEL},
     'per_example.normalized': {'kernel': KERNEL},
     'per_example.per_example_norms': {'blocks': 0, 'kernel': KERNEL},
-    'privatizer.PrivatizerState': {'indicators': ()},
+    'privatizer.PrivatizerState': {'indicators': (), 'history': ()},
     'privatizer.gaussian_privatizer': {'allocation': 'optimal'},
     'quantiles.geometric': {'span': 1e4},
     'isolation.check_rows': {'places': True},
     'memory.Kept': dict.fromkeys((
       'inputs', 'cotangents', 'outside', 'others', 'inside', 'convolved'), 0),
+    'shards.Part': {'chain': ()},
+    'shards.Shards': {'is_tensor': False},
     'sites.Site': {'lengths': (), 'sliced': (), 'same': 0},
-    'weighted.of_record_loss': {'kernel': KERNEL},
+    'weighted.of_record_loss': {'kernel': KERNEL, 'shards': WHOLE},
+    'weighted.preparation': {'shards': WHOLE},
     'weighted.sums': {'indicators': False}},
   'lipschitz': {
     'convolution.ConvShape': {'strides': (1, 1), 'padding': 'zero'},

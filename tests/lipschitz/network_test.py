@@ -94,6 +94,7 @@ def test_bound_of_the_first_layer_is_a_power_of_the_norm(weight_norm):
       0.7 * weight_norm**depth * math.sqrt(1.5**2 + 1), rel=1e-9)
 
 
+@pytest.mark.every(2)
 def test_product_from_the_layer_itself_under_noises():
   """The printed product is below a true gradient if ||W|| < 1 (E3, line 5).
 

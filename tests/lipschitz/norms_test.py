@@ -78,6 +78,7 @@ def test_upper_bound_is_the_schatten_norm(num_iterations):
                              schatten * _margin((6, 9)), rtol=5e-6)
 
 
+@pytest.mark.every(2)
 def test_rank_deficient_and_zero():
   rng = np.random.default_rng(0)
   for rank in (1, 2, 3):

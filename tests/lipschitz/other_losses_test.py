@@ -102,6 +102,7 @@ def test_dual_norms_of_the_cross_entropy(temperature, expected, convention):
   assert norms[1] <= loss.lipschitz * (1 + 1e-6)
 
 
+@pytest.mark.every(2)
 def test_conventions_are_two_losses():
   """Convention A divides the loss, B the
   logits; at tau = 1 they agree (LOSS-02)."""

@@ -308,6 +308,7 @@ def test_one_record_stays_below_the_bound_at_every_scale(rule):
     assert np.max(contributions / limits) > 0.1
 
 
+@pytest.mark.every(2)
 def test_underflow_is_no_way_past_the_clip_norm():
   """Underflow must not defeat clipping: squares
   of 9e-20 are zero in float32."""

@@ -143,6 +143,7 @@ def test_a_connection_is_gone_when_it_is_closed_or_reset(reset):
   assert end.gone
 
 
+@pytest.mark.every(2)
 def test_a_server_that_waits_in_vain_closes_its_other_connections(make_study):
   study = make_study(scheme='additive', num_servers=3, num_colluding=2,
                      timeout=1.0)

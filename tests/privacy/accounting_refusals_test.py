@@ -7,6 +7,7 @@ import pytest
 
 from dpjax.privacy import accounting
 from dpjax.privacy import restating
+from dpjax.privacy import sampled_events
 from tests.privacy.spending import ADD
 from tests.privacy.spending import INTERVAL
 from tests.privacy.spending import poisson
@@ -32,14 +33,17 @@ ACCEPTED = {
       50, 5, dp_events.GaussianDpEvent(4.)),
   'with_replacement': dp_events.SampledWithReplacementDpEvent(
       100, 10, dp_events.GaussianDpEvent(2.)),
+  'random_allocation': sampled_events.allocation_event(
+      noise_multiplier=2., num_steps=10),
 }
 # Each accountant covers these under each adjacency; all others are refused.
 COVERED = {
   ('pld', ADD): {'gaussian', 'laplace', 'discrete_laplace', 'truncated',
                  'mixture_of_gaussians', 'poisson_gaussian',
-                 'poisson_laplace'},
+                 'poisson_laplace', 'random_allocation'},
   ('pld', REPLACE): {'gaussian', 'laplace', 'discrete_laplace',
-                     'poisson_gaussian', 'randomized_response', 'truncated'},
+                     'poisson_gaussian', 'randomized_response', 'truncated',
+                     'without_replacement'},
   ('rdp', ADD): {'gaussian', 'laplace', 'poisson_gaussian', 'zcdp'},
   ('rdp', REPLACE): {'gaussian', 'laplace', 'poisson_gaussian',
                      'randomized_response', 'zcdp', 'without_replacement'},

@@ -145,7 +145,7 @@ def test_noise_of_leaves_is_independent():
   assert np.abs(correlations).max() < 6 / 5000**0.5
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(9)
 @pytest.mark.parametrize('together', [2**16, 40, 1])
 @pytest.mark.parametrize('key', [
     jax.random.key(3), jax.random.key(3, impl='rbg'),

@@ -51,6 +51,7 @@ def test_vectors_of_the_rfc(key, counter, nonce, wanted):
       np.frombuffer(bytes.fromhex(nonce), '<u4')))
 
 
+@pytest.mark.every(2)
 def test_every_use_of_a_key_is_the_cipher_where_it_says():
   """Every use of a key gives the cipher blocks that the
   module's table states."""
@@ -166,7 +167,7 @@ def test_keys_of_integers_show_that_they_are():
     assert data(2**40 + 3) == [3, 256] + [0] * 6
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_transformations_of_jax_change_nothing():
   ring = jax.random.split(_KEY, 3)
   use = lambda key: additive.random_words(jax.random.fold_in(key, 5), (33,))

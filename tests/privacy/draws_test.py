@@ -46,6 +46,7 @@ def test_law(name):
   assert abs(neighbours) < 5 / COUNT**.5
 
 
+@pytest.mark.every(2)
 def test_whole_numbers_have_their_law():
   """Draws have weights exp(-|z| / scale), by chi-square, and their variance."""
   for number, scale in enumerate((.4, 3.)):

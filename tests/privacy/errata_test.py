@@ -60,6 +60,7 @@ def test_blocks_accounted_as_one(run, sigma, num_blocks, claimed, sound):
   assert epsilon == pytest.approx(sound, rel=3e-3)
 
 
+@pytest.mark.every(2)
 def test_blocks_accounted_as_one_in_one_step():
   """Delta at epsilon 1 is 2.7e-4 for four blocks, not 2.7e-9 (erratum E2)."""
   delta = lambda z: accounting.delta_for(

@@ -163,6 +163,7 @@ def test_exponentials_between_integers(rate, bits):
     assert low <= value * 2**bits <= high <= low + 3
 
 
+@pytest.mark.every(2)
 def test_choice_is_proportional():
   weights, scores = [3, 0, 1, 1000, 5], [0, 0, 2, 9, -1]
   rate = Fraction(4, 5)

@@ -54,6 +54,7 @@ def test_fields_and_event(mechanism):
     mechanism.noise_multiplier = 1.
 
 
+@pytest.mark.every(2)
 def test_claim_is_that_of_noise_over_sensitivity(mechanism):
   spent = accounting.epsilon(mechanism.event, delta=1e-6,
                              adjacency=mechanism.adjacency)

@@ -13,8 +13,8 @@ from dpjax.privacy import accounting
 from dpjax.privacy import notions
 from dpjax.privacy import renyi
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.privacy.stopping import RandomStopping
 from experiments.methods.mechanisms import renyi_steps
-from experiments.methods.mechanisms import tuning
 from tests.privacy.spending import ADD
 from tests.privacy.spending import INTERVAL
 from tests.privacy.spending import REPLACE
@@ -122,7 +122,8 @@ def test_the_best_of_trials_costs_what_the_theorem_says(shape):
   """The best of trials costs what Papernot and Steinke
   (2022, Theorem 2) prove."""
   mean, order, noise = 8.0, 6.0, 4.0
-  first, second = tuning.num_trials_probs(mean=mean, shape=shape)[:2]
+  stopping = RandomStopping(mean=mean, shape=shape)
+  first, second = stopping.probs()[:2]
   stop = 1 - second / first * (2.0 if shape == 0 else 2 / (1 + shape))
   one = lambda a: a / (2 * noise**2)
   # The order of the second term is chosen among the same orders.
@@ -131,8 +132,8 @@ def test_the_best_of_trials_costs_what_the_theorem_says(shape):
   wanted = renyi_steps.approx_from_renyi(
     renyi.RenyiDP(order=order, divergence=divergence), delta=1e-6).epsilon
   for adjacency, factor in ((ADD, 1), (REPLACE, 2)):
-    event = tuning.best_trial_event(accounting.gaussian_event(
-      noise_multiplier=factor * noise), mean=mean, shape=shape)
+    event = stopping.event(accounting.gaussian_event(
+      noise_multiplier=factor * noise))
     epsilon = accounting.epsilon(event, delta=1e-6, adjacency=adjacency,
                                  accountant='rdp', orders=(order,))
     assert epsilon == pytest.approx(wanted, rel=1e-6)

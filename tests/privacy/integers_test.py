@@ -180,6 +180,7 @@ def test_draws_have_the_law(name):
   assert abs(neighbours) < 5 / DRAWS**.5
 
 
+@pytest.mark.every(2)
 def test_draws_of_places_and_rows(monkeypatch):
   table = integers.discrete_gaussian(2.5)
   count = integers.num_places((1000,))

@@ -84,6 +84,7 @@ def test_scores_of_any_function_move_by_one(adjacency):
   assert scores((5, 1))[3] == -math.inf
 
 
+@pytest.mark.every(2)
 def test_law_of_draws_with_ties_and_ends():
   """Draws pass chi-square at 1e-6 with ties, out-of-range
   values and many cells."""

@@ -153,6 +153,7 @@ def test_order_one_is_the_laplace_mechanism(adjacency):
   assert stats.ks_2samp(one, two).statistic < 2.7 * (2 / COUNT)**.5
 
 
+@pytest.mark.every(2)
 def test_noise_grows_like_the_dimension():
   """At d = 1000, epsilon 1, noise is 1000 against a Gaussian's 118 (LDP-03)."""
   gaussian = additive.calibrated_gaussian(record_norm=1., epsilon=1.,

@@ -23,6 +23,7 @@ from dpjax.privacy import laplace
 from dpjax.privacy import lattice
 from dpjax.privacy import local
 from dpjax.privacy import selection
+from dpjax.privacy import sharded
 from dpjax.privacy import smooth
 from dpjax.privacy.adjacency import Adjacency
 from experiments.methods.mechanisms import forced_response
@@ -70,6 +71,10 @@ def _pairs(key, shape, start=0):
   return (jnp.zeros(shape, jnp.uint32),) * 2
 
 
+def _divided(key, shape, start, sharding):
+  return _words(key, shape, start)
+
+
 def _integers(key, shape, low, high):
   key.use('integers')
   return jnp.zeros(shape, jnp.int32) + low + 0 * high
@@ -87,6 +92,7 @@ def _key(monkeypatch):
   for module, name, function in (
       (additive, 'random_words', _words), (additive, 'random_pairs', _pairs),
       (additive, 'words_of_several', _words_of_several),
+      (sharded, '_divided', _divided),
       (jax.random, 'split', lambda key, num=2: key.split(num)),
       (jax.random, 'randint', _integers),
       (jax.random, 'permutation', _permutation)):
@@ -120,12 +126,24 @@ def _oracle(key, randomizer='bernoulli'):
   return answers
 
 
+def _noise_of_parts(key):
+  """Draws the noise of leaves of which every second one is divided."""
+  mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ('data',))
+  values = {name: jnp.zeros([4, size]) for size, name in enumerate('abcde', 1)}
+  specs = [jax.sharding.PartitionSpec(*axes)
+           for axes in ((), ('data',), (), ('data',), ())]
+  return sharded.unit_noise(key, values, {
+      name: jax.sharding.NamedSharding(mesh, spec)
+      for name, spec in zip(values, specs, strict=True)})
+
+
 def _on_lattice(key):
   return lattice.add_noise(key, VALUES, 2.0**-19, jnp.int32(3000))
 
 
 RELEASES = {
   'gaussian': lambda key: additive.add_gaussian_noise(key, VALUES, 1.0),
+  'noise of parts': _noise_of_parts,
   'laplace': lambda key: laplace.add_laplace_noise(key, VALUES, 1.0),
   'lattice': _on_lattice, 'langevin': _langevin, 'oracle': _oracle,
   'laplace oracle': functools.partial(_oracle, randomizer='laplace'),

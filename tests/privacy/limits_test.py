@@ -288,9 +288,10 @@ _MESSAGE = r'^[^\n]*\b(must|needs?|not|no|too many)\b[^\n]*$'
 ARRAYS = {
   'accounting.delta_curve', 'additive.grid_spacing', 'additive.on_grid',
   'additive.random_pairs', 'additive.random_words', 'additive.standard_normal',
-  'additive.normals_of_several', 'additive.words_of_several',
+  'additive.check_places', 'additive.normals_of_several',
+  'additive.unit_noise', 'additive.words_of_several',
   'blocks.allocate', 'chacha.pairs', 'chacha.words_of_several',
-  'chacha.words', 'composition.HeterogeneousForms', 'divergences.Generator',
+  'chacha.words', 'chacha.words_at', 'composition.HeterogeneousForms', 'divergences.Generator',
   'draws.discrete_laplace', 'draws.standard_direction', 'draws.standard_gamma',
   'exact.exp_between', 'integers.NoiseTable', 'integers.convolution_variation',
   'integers.draw', 'integers.make_table', 'integers.tie_variation',
@@ -304,7 +305,7 @@ ARRAYS = {
   'restating.RenyiAccountant', 'restating.ReplacingAccountant',
   'restating.orders_of_pairs', 'smooth.local_sensitivity',
   'smooth.smooth_sensitivity', 'strategies.BandedStrategy', 'threefry.words',
-  'threefry.words_of_several', 'tradeoff.from_curve'}
+  'threefry.words_at', 'threefry.words_of_several', 'tradeoff.from_curve'}
 
 
 def _members():

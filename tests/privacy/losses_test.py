@@ -91,6 +91,28 @@ def test_events_agree_with_draws_of_the_loss(noise, steps, epochs):
 
 
 @pytest.mark.sound
+@pytest.mark.parametrize('noise, steps, epsilon, shift', [
+    (1.0, 10, 3.0, 5.5), (0.6, 30, 5.0, 4.5)])
+def test_small_deltas_by_importance_sampling(noise, steps, epsilon, shift):
+  """The record's step is drawn with a larger mean, and weighted.
+
+  False alarms: 2 comparisons at 6 standard errors, 4e-9 together.
+  """
+  rng, count = np.random.default_rng(3), 200_000
+  x = noise * rng.normal(size=(count, steps))
+  x[:, 0] += shift
+  weights = np.exp(((x[:, 0] - shift)**2 - (x[:, 0] - 1)**2) / (2 * noise**2))
+  ratios = np.mean(np.exp((x - 0.5) / noise**2), 1)
+  drawn = weights * np.maximum(1 - np.exp(epsilon) / ratios, 0)
+  error = 6 * np.std(drawn) / count**0.5
+  removed, _ = losses.random_allocation(noise_multiplier=noise,
+                                        num_steps=steps, interval=GRID)
+  bound = _delta(removed, epsilon)
+  assert 1e-9 < bound < 1e-4
+  assert np.mean(drawn) - error <= bound <= 1.1 * np.mean(drawn) + error
+
+
+@pytest.mark.sound
 @pytest.mark.parametrize('noise, steps', [(0.5, 10), (1.0, 100), (4.0, 1000)])
 def test_allocation_costs_less_than_one_step_of_all_and_than_poisson(
     noise, steps):

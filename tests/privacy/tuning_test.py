@@ -7,6 +7,7 @@ exactly, from the generating function of the number.
 import functools
 import itertools
 import math
+import random
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from scipy import stats
 
 from dpjax.privacy import accounting
 from dpjax.privacy import divergences
+from dpjax.privacy import notions
 from dpjax.privacy import tuning
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.stopping import RandomStopping
@@ -86,7 +88,7 @@ def pairs():
 
 def excess(p, q, stopping):
   """Returns by how much the best run exceeds its delta, over all orders."""
-  selection, worst = tuning.Selection(exact_profile(p, q), stopping), -math.inf
+  selection, worst = tuning.BestRun(exact_profile(p, q), stopping), -math.inf
   deltas = {e: selection.delta(e) for e in (0., .1, .5, 1., 2., 4., 6., 8.)}
   for order in itertools.permutations(range(len(p))):
     sides = [best_of(side[list(order)], stopping) for side in (p, q)]
@@ -105,6 +107,21 @@ def test_enumerated_best_runs_are_covered(stopping):
     assert excess(p, q, stopping) <= 0
 
 
+@pytest.mark.every(8)
+@pytest.mark.parametrize('stopping', STOPPINGS[1:6], ids=str)
+def test_simulated_best_runs_have_the_enumerated_distribution(stopping):
+  """10,000 searches pass a chi-square test; false alarm 1e-6 for each."""
+  probs = np.array([.5, .2, .2, .1])
+  rng, below = np.random.default_rng(1), random.Random(1).randrange
+  # Outputs are numbers, of which the largest is the best.
+  chosen = [max(rng.choice(4, size=number, p=probs)) if number else 4
+            for number in (stopping.draw(below) for _ in range(10_000))]
+  expected = 10_000 * best_of(probs, stopping)
+  counts = np.bincount(chosen, minlength=len(expected))[:len(expected)]
+  assert counts.sum() == 10_000
+  assert stats.chisquare(counts, expected).pvalue > 1e-6
+
+
 @pytest.mark.sound
 @pytest.mark.parametrize('stopping', STOPPINGS, ids=str)
 @pytest.mark.parametrize('size', [.2, 1., 3.])
@@ -113,7 +130,7 @@ def test_pure_runs_cost_the_closed_form_and_no_less(stopping, size):
   epsilons = np.linspace(0., size, 50)
   profile = tuning.Profile(epsilons, (math.exp(size) - np.exp(epsilons))
                            / (1 + math.exp(size)))
-  cost = tuning.Selection(profile, stopping).epsilon(1e-9)
+  cost = tuning.BestRun(profile, stopping).epsilon(1e-9)
   if stopping.is_poisson:
     wanted = size + stopping.mean * math.tanh(size / 2)
   else:
@@ -138,6 +155,14 @@ def test_profiles_cost_less_than_renyi_divergences(stopping):
   assert spend(trial(), 'pld') < best < spend(stopping.event(trial()))
 
 
+def test_golden_numbers_of_the_guide():
+  """The numbers in docs/private_loop.md."""
+  run, stopping = accounting.gaussian_event(noise_multiplier=2.), STOPPINGS[1]
+  assert [round(epsilon, 2) for epsilon in (
+    spend(run, 'pld'), spend(stopping.event(run)), tuning.epsilon(
+      [run], stopping, delta=1e-5, adjacency=ADD))] == [1.99, 4.69, 3.31]
+
+
 def test_the_cost_of_gaussian_runs_is_nearly_attained():
   """A bad order of a Gaussian output reaches nearly the delta of the bound.
 
@@ -146,7 +171,7 @@ def test_the_cost_of_gaussian_runs_is_nearly_attained():
   """
   stopping, shift = RandomStopping(mean=20.), .5
   event = accounting.gaussian_event(noise_multiplier=1 / shift)
-  selection = tuning.Selection(tuning.profile([event], adjacency=ADD), stopping)
+  selection = tuning.BestRun(tuning.profile([event], adjacency=ADD), stopping)
   edges = np.concatenate([[-np.inf], np.linspace(-8., 8., 40_001), [np.inf]])
   p, q = (np.diff(stats.norm.cdf(edges, mean)) for mean in (shift, 0.))
   for epsilon in (3., 3.5):
@@ -191,7 +216,7 @@ def test_a_profile_bounds_between_its_points_and_below_zero():
 
 
 def test_epsilon_inverts_delta():
-  selection = tuning.Selection(
+  selection = tuning.BestRun(
     tuning.profile([accounting.gaussian_event(noise_multiplier=3.)],
                    adjacency=ADD), RandomStopping(mean=30.))
   for delta in (1e-8, 1e-5, 1e-2):
@@ -225,3 +250,21 @@ def test_the_epsilon_of_a_run_for_a_target():
 def test_refusals(call, message):
   with pytest.raises(ValueError, match=f'^{message}[^\n]*$'):
     call(accounting.gaussian_event(noise_multiplier=3.))
+
+
+def test_the_guarantee_of_all_runs():
+  """It is the sum for few runs, and the optimal composition for many."""
+  approx = lambda epsilon, delta=1e-6: notions.ApproxDP(epsilon=epsilon,
+                                                        delta=delta)
+  assert tuning.all_runs_guarantee([approx(.5), approx(.25)]) == approx(
+    .75, 2e-6)
+  many = [approx(.1)] * 100
+  total = tuning.all_runs_guarantee(many)
+  assert total.delta == pytest.approx(2e-4)
+  assert total.epsilon == accounting.optimal_composition(many, delta=total.delta)
+  assert total.epsilon < 5
+  # Too large to compose: basic composition.
+  assert tuning.all_runs_guarantee([approx(8.)] * 50).epsilon == 400
+  assert tuning.all_runs_guarantee([approx(1., 0.)] * 3) == approx(3., 0.)
+  with pytest.raises(ValueError, match='^all runs together have no guarantee'):
+    tuning.all_runs_guarantee([approx(1., .4)] * 3)

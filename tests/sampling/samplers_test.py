@@ -68,6 +68,7 @@ def test_integers_reject_the_last_words_only(monkeypatch):
   assert uniform.uniform_integers(KEY, 4, 1).tolist() == [0] * 4
 
 
+@pytest.mark.every(2)
 def test_integers_are_uniform():
   drawn = jax.jit(uniform.uniform_integers, static_argnums=(1, 2))(
       KEY, 60_000, 7)
@@ -95,6 +96,7 @@ def test_subsets_are_uniform():
 # -- Samplers.
 
 
+@pytest.mark.every(2)
 def test_fixed_sizes_are_uniform_subsets_of_each_step():
   sampler = FixedSizeSampler(num_examples=4, batch_size=2, max_batch_size=1)
   drawn = flags(sampler, jax.random.split(KEY, 8000), 2)
@@ -105,6 +107,7 @@ def test_fixed_sizes_are_uniform_subsets_of_each_step():
   assert sampler.expected_batch_size == sampler.usual_batch_size == 2
 
 
+@pytest.mark.every(2)
 def test_allocation_puts_each_record_once_in_each_epoch_uniformly():
   sampler = AllocationSampler(num_examples=6, batch_size=2)
   drawn = flags(sampler, jax.random.split(KEY, 8000), 6)
@@ -118,6 +121,7 @@ def test_allocation_puts_each_record_once_in_each_epoch_uniformly():
   assert sampler.steps_per_epoch == 3 and sampler.expected_batch_size == 2
 
 
+@pytest.mark.every(2)
 def test_groups_take_turns_and_are_uniform():
   sampler = CyclicSampler(num_examples=4, batch_size=4 / 6, num_groups=3)
   assert sampler.participation == Participation(3, 0.5)
@@ -138,6 +142,7 @@ def test_groups_take_turns_and_are_uniform():
   assert stats.binomtest(both, len(drawn), 1 / 36).pvalue > LEVEL
 
 
+@pytest.mark.every(2)
 def test_whole_groups_take_turns_as_a_partition():
   sampler = CyclicSampler(num_examples=9, batch_size=3, num_groups=3)
   assert sampler.participation == Participation(3, 1.0)
@@ -151,6 +156,7 @@ SAMPLERS = [FixedSizeSampler(num_examples=12, batch_size=4),
             CyclicSampler(num_examples=12, batch_size=2, num_groups=3)]
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('sampler', SAMPLERS, ids=lambda s: type(s).__name__)
 def test_a_batch_is_a_function_of_key_and_step(sampler):
   keys = jax.random.split(KEY, 2)

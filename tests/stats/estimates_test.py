@@ -17,6 +17,7 @@ def _same(actual, wanted):
   jax.tree.map(np.testing.assert_array_equal, actual, wanted)
 
 
+@pytest.mark.every(2)
 def test_a_mean_is_that_of_the_mechanism_of_its_adjacency():
   """A mean uses a public number of records under replace-one only."""
   key = jax.random.key(0)

@@ -1,14 +1,23 @@
 """Tests of Adam with a second moment that is freed of the noise."""
 
+import importlib
+import pkgutil
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from dpjax import privacy
+from dpjax import sampling
 from dpjax.lipschitz import losses as lipschitz_losses
 from dpjax.models import mlp
+from dpjax.privacy import correlated
+from dpjax.privacy.strategies import Strategy
+from dpjax.sampling import CyclicSampler
 from dpjax.sampling import PoissonSampler
+from dpjax.sampling import Sampler
 from dpjax.train import adam
 from dpjax.train import averaging
 from dpjax.train import citing
@@ -155,6 +164,10 @@ def test_references_are_those_of_what_ran(capsys):
         clip_norm=name, noise_multiplier=0.1))
   assert citing.used(_private(average='ema'))[-1] == 'moving average'
   assert citing.used(_private(average='polyak'))[-1] == 'average of iterates'
+  assert citing.used(_private(
+      steps=4, noise=correlated.square_root(2), batch_size=5, sampler=
+      CyclicSampler(num_examples=10, batch_size=5, num_groups=2)))[:2] == [
+          'groups in turns', 'banded noise']
   citing.cite(_private())
   printed = capsys.readouterr().out.splitlines()
   assert len(printed) == 4 and 'Zhang (2016). Deep learning with' in printed[1]
@@ -164,6 +177,22 @@ def test_references_are_those_of_what_ran(capsys):
 
 def test_every_work_is_cited_by_something():
   named = {name for names in citing._METHODS.values() for name in names}
-  assert named | {'Poisson sampling', 'pld', 'rdp', 'noise-corrected Adam',
-                  *citing._AVERAGES.values()} == set(citing._WORKS)
+  drawn = {*citing._SAMPLERS.values(), *citing._STRATEGIES.values()}
+  assert named | drawn | {'pld', 'rdp', 'noise-corrected Adam',
+                          *citing._AVERAGES.values()} == set(citing._WORKS)
   assert set(citing._AVERAGES) == set(averaging.NAMES)
+  # Every sampler, and every strategy, has a name there. Modules are imported
+  # when they are asked for.
+  for package in (sampling, privacy):
+    for module in pkgutil.iter_modules(package.__path__):
+      importlib.import_module(f'{package.__name__}.{module.name}')
+  for base, names in ((Sampler, citing._SAMPLERS),
+                      (Strategy, citing._STRATEGIES)):
+    assert set(names) == {each.__name__ for each in _last(base)}
+
+
+def _last(kind):
+  """Returns the classes of a kind that have no kinds of their own."""
+  kinds = [each for each in kind.__subclasses__()
+           if each.__module__.startswith('dpjax.')]
+  return {kind} if not kinds else set().union(*map(_last, kinds))

@@ -147,6 +147,7 @@ def test_radii_are_of_the_step_before(make, records, kind):
   check_radii_are_of_the_step_before(*make(kind), records)
 
 
+@pytest.mark.every(2)
 def test_indicators_are_counts_with_their_noise(make, records):
   """The noisy indicator equals a count by hand
   plus noise from the key's bits."""

@@ -126,7 +126,7 @@ _CASES = {
 }
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('name', _CASES)
 def test_killed_and_resumed_gives_the_bits_of_one_go(
     fit, compile_once, name, tmp_path):

@@ -25,15 +25,17 @@ _DEFAULTS = {
     newton.NoisyNewton: {'regularization': 0.0, 'least_curvature': 1e-3},
     output_perturbation.OutputPerturbation: {'solver_share': 0.01},
     output_perturbation.fit: {'solver_share': 0.01},
-    plan.TrainingPlan: {'noise_order': None, 'lattice_size': None},
+    plan.TrainingPlan: {'noise_order': None, 'lattice_size': None,
+                        'strategy': None},
     plan.TrainingPlan.epsilon: {'accountant': 'pld'},
     plan.private_plan: {'accountant': 'pld', 'max_batch_size': None,
-                        'noise_order': None, 'lattice_size': None},
+                        'noise_order': None, 'lattice_size': None,
+                        'sampler': None, 'strategy': None},
     replicas.Recipe: {'batch_size': 256, 'momentum': 0.9, 'drops': (0.5, 0.75),
                       'divisor': 10.0, 'augmentation': None},
     replicas.Replicas.logits: {'batch_size': 500},
     step.draw_ahead: {'noise': True},
-    step.make_transform: {'on_lattice': False}}
+    step.make_transform: {'on_lattice': False, 'strategy': None}}
 
 
 @pytest.mark.every(1)

@@ -61,6 +61,7 @@ def _trained(way, **changed):
   return np.asarray(state.params), sizes, private.epsilon()
 
 
+@pytest.mark.every(2)
 @pytest.mark.usefixtures('few_on_device')
 @pytest.mark.parametrize('changed', [
     {}, *(pytest.param(changed, marks=pytest.mark.slow) for changed in (

@@ -10,6 +10,7 @@ import pytest
 
 from dpjax import tree
 from dpjax.privacy import additive
+from dpjax.train import placement
 from dpjax.train import sharding
 from dpjax.train.private import make_private
 
@@ -67,7 +68,7 @@ def _same(left, right):
                right)
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(11)
 @pytest.mark.parametrize('records, step, changed', [
     (jax.tree.map(jnp.asarray, _records()), None, {}),
     (_records(), None, {}), (_records(), _update, {}),
@@ -84,6 +85,7 @@ def test_two_devices_train_what_one_trains(records, step, changed):
     assert leaf.sharding.is_fully_replicated and len(leaf.devices()) == 2
 
 
+@pytest.mark.every(2)
 def test_a_compiled_step_of_two_devices():
   private = [_private(devices) for devices in (None, 2)]
   results = [_compiled(each, each.init(_params(), key=jax.random.key(4)),
@@ -107,19 +109,20 @@ def test_each_device_gets_its_rows_and_sums_are_reduced_once():
   assert 'f32[6,5]' not in text
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(11)
 @pytest.mark.parametrize('fault', ['repeated', 'missing'])
 def test_noise_in_every_device_is_noticed(fault):
   """Each device adds noise to its sums, from a key of its own."""
   honest = sharding.split_sums
 
-  def noisy(mesh, bounder):
+  def noisy(mesh, bounder, *placed):
     def sums(params, batch, mask):
       bounded = bounder.sums(params, batch, mask)
-      key = jax.random.key(jax.lax.axis_index(sharding.AXIS).astype(jnp.uint32))
+      key = jax.random.key(jax.lax.axis_index(placement.AXIS).astype(jnp.uint32))
       return bounded._replace(total=tree.add(bounded.total, tree.scale(
           0.8, additive.unit_noise(key, params))))
-    return honest(mesh, bounder._replace(sums=sums) if mesh else bounder)
+    return honest(mesh, bounder._replace(sums=sums) if mesh else bounder,
+                  *placed)
 
   missing = lambda key, values, stddevs: values
   expected, _, _ = _trained(None, _records(), steps=1)
@@ -134,5 +137,5 @@ def test_noise_in_every_device_is_noticed(fault):
 def test_refused_meshes():
   with pytest.raises(ValueError, match='got 5; 6 is one'):
     _private(2, max_batch_size=5)
-  with pytest.raises(ValueError, match="one axis, 'data'"):
+  with pytest.raises(ValueError, match="an axis 'data'"):
     _private(None, mesh=jax.sharding.Mesh(np.array(jax.devices()[:2]), ('x',)))

@@ -71,7 +71,7 @@ class _Linen(linen.Module):
     return linen.Dense(3)(linen.LayerNorm()(x))
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('per', ['record', 'batch'])
 def test_linen_with_dropout_and_dictionaries(per):
   module, records = _Linen(), _tokens()
@@ -113,7 +113,7 @@ def _nnx_loss(model, batch):
   return _cross_entropy(model(x), y)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('cell', [nnx.LSTMCell, nnx.GRUCell])
 def test_nnx_with_dropout_recurrence_and_frozen_statistics(cell):
   model, records = _Nnx(cell, nnx.Rngs(0, dropout=1)), _features()
@@ -140,6 +140,7 @@ def test_nnx_with_dropout_recurrence_and_frozen_statistics(cell):
           k: nnx.to_pure_dict(nnx.state(model))[k] for k in ('head', 'norm')}))
 
 
+@pytest.mark.every(2)
 def test_the_trained_model_comes_back():
   model, records = _Nnx(nnx.GRUCell, nnx.Rngs(0)), _features()
   model.eval()
@@ -162,6 +163,7 @@ def test_nnx_statistics_of_a_batch_are_refused_by_name(per):
   assert private.epsilon(delta=1e-5) == 0
 
 
+@pytest.mark.every(2)
 def test_only_the_chosen_variables_are_trained():
   model = nnx.LoRA(4, 2, 3, base_module=nnx.Linear(4, 3, rngs=nnx.Rngs(0)),
                    rngs=nnx.Rngs(1))
@@ -188,6 +190,7 @@ class _Module:
     return self.activation(x.mean(0) @ self.weight) * self.rate
 
 
+@pytest.mark.every(2)
 def test_a_module_that_is_a_pytree():
   weight = jnp.asarray(np.random.default_rng(3).normal(size=(4, 3)),
                        jnp.float32)

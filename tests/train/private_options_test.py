@@ -138,6 +138,7 @@ def test_names_are_those_optimizers(name, expected):
   _close(ours, theirs)
 
 
+@pytest.mark.every(2)
 def test_the_cosine_schedule_ends_at_zero():
   _, states = _trained('sgd', steps=5, learning_rate=0.4, schedule='cosine')
   _, plain = _trained('sgd', steps=5, learning_rate=0.4)

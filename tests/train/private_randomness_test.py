@@ -39,7 +39,7 @@ def _records(seed):
   return rng.normal(size=(_SIZE, 40)).astype(np.float32)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('loss, changed', [
     (_loss, {}), (_loss, {'kernel': 'vmap'}), (_loss, {'max_batch_size': 2}),
     (_batch_loss, {'per': 'batch'}),

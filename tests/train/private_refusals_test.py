@@ -226,6 +226,7 @@ def test_a_batch_that_was_cut_off_is_refused():
   assert bool(jnp.all(jnp.isnan(after.params)))
 
 
+@pytest.mark.every(2)
 def test_donated_states_give_the_same_steps():
   params = jnp.zeros(4)
   results = []

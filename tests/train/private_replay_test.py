@@ -115,7 +115,7 @@ def _audited_with(fault, sampled_runs):
     return _audited(sampled_runs, **changed), what
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(9)
 @pytest.mark.parametrize('fault', _FAULTS)
 def test_the_replay_says_where_to_look(fault):
   result, what = _audited_with(fault, 0)

@@ -48,10 +48,10 @@ def _init(private, seed=3):
   return private.init(jnp.zeros(3), key=jax.random.key(seed))
 
 
-def _trained(records, *, steps=_STEPS, **changed):
+def _trained(records, *, steps=_STEPS, seed=3, **changed):
   """Returns parameters and batch size of each step, and epsilon."""
   private, results = _private(**changed), []
-  state = _init(private)
+  state = _init(private, seed)
   for _ in range(steps):
     state, info = private.step(state, records)
     results.append((*np.asarray(state.params).tolist(), int(info.batch_size)))
@@ -95,6 +95,7 @@ def test_records_read_ahead_train_what_others_train(monkeypatch, changed):
     assert _trained(_source(**given), **changed) == expected
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('fault', ['next', 'first'])
 def test_reading_the_batch_of_another_step_is_noticed(monkeypatch, fault):
   honest, expected = reading.drawn, _trained(_load, steps=2)
@@ -119,6 +120,7 @@ class _Counting:
     return _load(numbers)
 
 
+@pytest.mark.every(2)
 def test_a_stated_number_of_parts_is_read_ahead():
   """Those, and no more, while nobody asks for the next step."""
   load = _Counting()
@@ -139,6 +141,7 @@ def test_a_stated_number_of_parts_is_read_ahead():
     private.step(state, source)
 
 
+@pytest.mark.every(2)
 def test_an_error_of_reading_is_raised_by_its_step_and_spends_nothing():
   expected = _trained(_load, max_batch_size=None)
   load = _Counting()
@@ -161,6 +164,7 @@ def test_an_error_of_reading_is_raised_by_its_step_and_spends_nothing():
   assert (results, private.epsilon()) == expected
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('on_host', [False, True])
 def test_a_run_that_is_resumed_sees_the_same_batches(monkeypatch, on_host):
   """The run is cut off while parts are read ahead; equal to the bit."""
@@ -190,21 +194,22 @@ def test_a_run_that_is_resumed_sees_the_same_batches(monkeypatch, on_host):
   assert results == expected[2:]
 
 
-def test_runs_and_sources_may_take_turns():
-  expected = _trained(_load, steps=2)[0]
-  private = _private()
+@pytest.mark.every(2)
+def test_runs_may_take_turns():
+  """A run never gets the batch that was read ahead for another one."""
+  expected = [_trained(_load, steps=2, seed=seed)[0] for seed in (3, 5)]
+  private, source, results = _private(), _source(), [[], []]
   states = [_init(private), _init(private, 5)]
-  results, given = [], [_source(), _source()]
-  for step in range(2):
-    for run in (0, 1):
-      states[run], info = private.step(states[run], given[step])
-      if not run:
-        results.append((*np.asarray(states[0].params).tolist(),
-                        int(info.batch_size)))
+  # Run 1 asks for its step 1 when that of run 0 has been read.
+  for run in (1, 0, 1, 0):
+    states[run], info = private.step(states[run], source)
+    results[run].append((*np.asarray(states[run].params).tolist(),
+                         int(info.batch_size)))
   assert results == expected
   assert len(_threads()) == 1
 
 
+@pytest.mark.every(2)
 def test_threads_end_with_the_object():
   private = _private()
   state, _ = private.step(_init(private), _source())
@@ -222,6 +227,8 @@ def test_refusals_spend_nothing():
     private.step(state, _source())
   private = _private()
   state = _init(private)
+  with pytest.raises(ValueError, match='got a object; sources.source reads'):
+    private.step(state, object())
   with pytest.raises(ValueError, match='cannot run in a function that JAX comp'):
     jax.jit(lambda state: private.step(state, _source()))(state)
   assert private.epsilon() == 0 and not _threads()

@@ -218,6 +218,7 @@ def _check_fresh_batches():
   assert len(set(drawn)) == 3 and int(state.step) == 3
 
 
+@pytest.mark.every(2)
 def test_steps_draw_other_batches():
   _check_fresh_batches()
   again = lambda key, step, sampler: sampler.draw(key)
@@ -311,6 +312,7 @@ def test_without_a_limit_epsilon_grows_with_the_steps():
     private.plan
 
 
+@pytest.mark.every(2)
 def test_without_noise_nothing_is_private():
   private = _private(noise_multiplier=None, epsilon=np.inf, clip_norm=np.inf)
   moves, _ = _moves(private, _records())
@@ -322,6 +324,7 @@ def test_without_noise_nothing_is_private():
   assert private.epsilon() == np.inf
 
 
+@pytest.mark.every(2)
 def test_clip_norms_of_layers_and_adaptive_ones():
   private = _private(clip_norm={'first': 0.01, 'last': 0.02})
   moves, info = _moves(private, _records(), step=None)

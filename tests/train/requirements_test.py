@@ -155,6 +155,7 @@ def test_keys_of_initial_parameters_tell_of_no_secret(init_keys, message):
   assert '\n' not in str(caught.value)
 
 
+@pytest.mark.every(2)
 def test_keys_of_initial_parameters_may_be_public():
   for init_keys in (jax.vmap(states.streams)(KEYS).init,
                     jnp.stack([jax.random.key(5)] * 2),

@@ -84,6 +84,7 @@ def test_events_of_plans():
       plan(WHOLE, strategy=BANDED))] == [False, False, True, True, True]
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize('sampler, adjacency, strategy', [
   (FIXED, REPLACE, None), (ALLOCATION, ADD, None), (CYCLIC, ADD, BANDED),
   (CYCLIC, REPLACE, None), (WHOLE, ADD, correlated.square_root(12))])
@@ -108,6 +109,7 @@ def private(sampler, **options):
       noise_multiplier=2.0, steps=12, clip_norm=1.0, sampler=sampler) | options)
 
 
+@pytest.mark.every(6)
 @pytest.mark.parametrize('sampler, options', [
   (FIXED, dict(adjacency='replace_one')), (ALLOCATION, {}), (CYCLIC, {}),
   (CYCLIC, dict(noise=BANDED)),
@@ -177,6 +179,16 @@ def test_correlated_noise_needs_a_number_of_steps():
     private(CYCLIC, noise=BANDED, steps=None)
   with pytest.raises(ValueError, match='^noise must be'):
     private(CYCLIC, noise='correlated')
+
+
+def test_adam_cannot_be_corrected_for_correlated_noise():
+  made = make_private(sum_loss, 'noise_corrected_adam', learning_rate=0.1,
+                      **SIZES, noise_multiplier=2.0, steps=12, sampler=CYCLIC,
+                      noise=BANDED)
+  state = made.init(jnp.zeros(3))
+  with pytest.raises(ValueError, match='not of correlated noise'):
+    made.step(state, X)
+  assert made.epsilon(delta=1e-4) == 0  # Nothing was spent.
 
 
 # -- fit.

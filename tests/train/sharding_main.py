@@ -25,6 +25,7 @@ from dpjax.privacy.adjacency import Adjacency  # noqa: E402
 from dpjax.sampling import PoissonSampler  # noqa: E402
 from dpjax.train import loop  # noqa: E402
 from dpjax.train import methods  # noqa: E402
+from dpjax.train import placement  # noqa: E402
 from dpjax.train import plan as plans  # noqa: E402
 from dpjax.train import sharding  # noqa: E402
 from dpjax.train import step as steps  # noqa: E402
@@ -126,7 +127,7 @@ def _noised_in_shards(scale):
     bounded = DP_SGD.bounder.sums(params, batch, mask)
     bits = jax.lax.bitcast_convert_type(tree.global_norm(params), jnp.uint32)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(7), bits),
-                             jax.lax.axis_index(sharding.AXIS))
+                             jax.lax.axis_index(placement.AXIS))
     return bounded._replace(total=tree.add(bounded.total, tree.scale(
         stddev, additive.unit_noise(key, params))))
 

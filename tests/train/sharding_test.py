@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from dpjax.privacy.adjacency import Adjacency
+from dpjax.sampling import PoissonSampler
 from dpjax.train import loop
 from dpjax.train import sharding
 
@@ -112,6 +113,7 @@ def _noise_is_drawn_once(means, stddev):
   assert np.abs(np.corrcoef(rows)[off_diagonal]).max() < bound
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize('case', ['dp_sgd', 'lattice'])
 def test_noise_is_neither_repeated_nor_missing(outputs, case):
   """Noise is drawn once: with zero records a
@@ -171,7 +173,7 @@ def test_rows_are_divided_and_sums_reduced_once(outputs):
 def test_a_mesh_that_does_not_fit_is_refused(make_model, make_method, records):
   model = make_model(True)
   plan = loop.TrainingPlan(
-      sampler=loop.steps.PoissonSampler(num_examples=60, batch_size=12,
+      sampler=PoissonSampler(num_examples=60, batch_size=12,
                                         max_batch_size=9),
       num_steps=1, noise_multiplier=1., adjacency=Adjacency.REPLACE_ONE)
   rows = jax.numpy.arange(60, dtype=jax.numpy.int32)[None]

@@ -46,6 +46,7 @@ def test_scales_do_not_read_records(checks, run, name, records):
   checks.scales_do_not_read_records(run, name, records)
 
 
+@pytest.mark.every(2)
 def test_empty_batches_are_stepped(checks, run, records):
   checks.empty_batches_are_stepped(run, 'dp_sgd', records)
 
@@ -64,6 +65,7 @@ def test_norms_hold_after_every_step(run, name, records):
         assert norm >= 0.9 / 1.03
 
 
+@pytest.mark.every(2)
 def test_noise_is_fresh_at_every_step(checks, run, records):
   checks.noise_is_fresh(run, records, num_steps=40)
 

@@ -104,6 +104,7 @@ def _searches(count, scores, **changed):
         yield runs, best
 
 
+@pytest.mark.every(2)
 def test_the_best_of_a_random_number_of_uniform_candidates():
   """Numbers and candidates have their distributions; false alarm 1e-6 each."""
   scores = {'a': 1.0, 'b': 3.0, 'c': math.nan}
@@ -150,6 +151,7 @@ def test_private_scores_have_noise():
   assert words.isdisjoint(key for each in runs for key in each.keys)
 
 
+@pytest.mark.every(2)
 def test_secret_keys_are_the_default():
   with mock.patch.object(tuning, '_cost', lambda *_: 1.0):
     best = _tune(key=None, stopping=RandomStopping(mean=1.1))
@@ -178,6 +180,7 @@ def test_refusals_before_a_run(changed, message):
     _tune(train=train, **changed)
 
 
+@pytest.mark.every(2)
 def test_an_object_cannot_serve_two_runs():
   once = _make(.1, .5)
   state = once.init(jnp.float32(0), key=jax.random.key(3))

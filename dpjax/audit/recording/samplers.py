@@ -22,6 +22,7 @@ _JAX = {'_normal': 'normal', '_normal_real': 'normal', '_laplace': 'laplace',
 # Samplers of dpjax, by module and function.
 _DPJAX = {('additive', 'standard_normal'): 'normal',
           ('additive', 'normals_of_several'): 'normal',
+          ('sharded', 'unit_noise'): 'normal',
           ('draws', 'standard_laplace'): 'laplace',
           ('draws', 'standard_gumbel'): 'gumbel',
           ('draws', 'standard_exponential'): 'exponential',
@@ -31,8 +32,8 @@ _DPJAX = {('additive', 'standard_normal'): 'normal',
           ('integers', 'draw'): '', ('integers', 'draw_rows'): '',
           ('k_norm', 'unit_noise'): 'k_norm'}
 # Modules whose lines say nothing of the caller.
-_INNER = {'additive', 'draws', 'integers', 'k_norm', 'threefry', 'chacha',
-          'tree', 'floats', 'lattice', 'laplace'}
+_INNER = {'additive', 'sharded', 'draws', 'integers', 'k_norm', 'threefry',
+          'chacha', 'tree', 'floats', 'lattice', 'laplace'}
 # Modules that call a release.
 _OWN = {'interpreter', 'runner', 'sites', 'target'}
 CONTINUOUS = {'normal': stats.norm, 'laplace': stats.laplace,

@@ -282,6 +282,7 @@ def test_variances_of_whole_noise(epsilon, wanted):
       num_records=9, epsilon=epsilon, num_bins=2).noise_variance
 
 
+@pytest.mark.every(2)
 def test_noise_has_its_law():
   """Noise has the distribution, by chi-square on 20000 counts at level 1e-4."""
   size = 20000

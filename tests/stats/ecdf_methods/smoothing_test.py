@@ -181,6 +181,7 @@ def test_what_is_monotone_stays(function):
   np.testing.assert_allclose(fitted, ranks, atol=1e-9)
 
 
+@pytest.mark.every(2)
 def test_levels_that_are_written_out_give_the_same(monkeypatch):
   """Levels with more than `WIDTH` nodes, in another layout,
   give the same result."""

@@ -139,6 +139,7 @@ def test_bisection_by_people_who_answer_once():
     THETA + 0.2)
 
 
+@pytest.mark.every(2)
 def test_a_private_learner_generalises():
   """A private mean has E R <= E R_n + e^epsilon - 1 + delta (INT-05)."""
   assert risks.gap_bound(epsilon=0.1, delta=1e-5) == pytest.approx(0.10518,

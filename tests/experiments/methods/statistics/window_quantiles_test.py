@@ -64,6 +64,7 @@ def test_no_pair_loses_more_than_epsilon_and_one_loses_all_of_it(adjacency):
   assert 0.95 <= most <= 1 + 1e-9
 
 
+@pytest.mark.every(2)
 def test_draws_have_the_law_and_find_atoms():
   kwargs = dict(probs=(0.25, 0.5, 0.9), lower=0.0, upper=1.0,
                 adjacency=pairs.REPLACE)

@@ -148,6 +148,7 @@ def test_training_is_that_of_the_rule_written_down(trained, replica):
     assert state.epoch[replica] == epoch + 1
 
 
+@pytest.mark.every(2)
 def test_logits_are_those_of_each_network(trained):
   """Logits equal each network's, in batches of 2, 4 or all images."""
   networks_ = trained[0][-1].last
