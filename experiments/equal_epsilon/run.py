@@ -59,7 +59,7 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
                              ('rate', jnp.float32), ('own', jnp.float32),
                              ('seed', jnp.uint32))]
   held_out, test = map(np.asarray, jax.jit(functools.partial(
-      _accuracies, private, model, first, parts))(*numbers))
+      _accuracies, private, model, first))(parts, *numbers))
   for place, setting in enumerate(settings):
     yield setting, [
         records.Row(
