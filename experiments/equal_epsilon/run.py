@@ -60,17 +60,18 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
                              ('seed', jnp.uint32))]
   held_out, test = map(np.asarray, jax.jit(functools.partial(
       _accuracies, private, model, first))(parts, *numbers))
+  epsilon, stddev = private.plan.epsilon(DELTA), mean_stddev(private)
   for place, setting in enumerate(settings):
     yield setting, [
         records.Row(
             seed=setting.seed, metric=metric, value=float(values[place]),
             n=private.sampler.num_examples, epsilon_requested=setting.epsilon,
-            epsilon=private.plan.epsilon(DELTA), epsilon_valid=True,
+            epsilon=epsilon, epsilon_valid=True,
             delta=DELTA, adjacency=Adjacency.ADD_OR_REMOVE_ONE.value,
             accountant='pld', method=setting.method, dataset=setting.dataset)
         for metric, values in (
             ('held_out_accuracy', held_out), ('test_accuracy', test),
-            ('mean_stddev', [mean_stddev(private)] * len(settings)))]
+            ('mean_stddev', [stddev] * len(settings)))]
 
 
 def mean_stddev(private: Private) -> float:
