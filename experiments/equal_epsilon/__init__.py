@@ -1,0 +1,1 @@
+"""Methods that claim gains at equal epsilon, tuned alike and compared."""
