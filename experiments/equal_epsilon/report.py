@@ -30,8 +30,6 @@ _CLAIMS = {
                            ((_PLAIN, 'sgd'),)),
     (_PLAIN, 'noise_corrected_adam'): ('more accurate than Adam',
                                        ((_PLAIN, 'adam'),))}
-# Least saving of noise that random allocation is reported to have at best.
-_SAVING = 0.096
 
 
 class Best(NamedTuple):
@@ -117,16 +115,18 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
                           cells, lambda cells, method=method, rivals=rivals:
                           _gains(cells, method, rivals))
             for method, (claim, rivals) in _CLAIMS.items()]
+  others = [name for name in designs.DESIGNS if name != _PLAIN]
   return judged + [
       points.judged(f'{design}: less noise in sums of gradients than Poisson '
-                    'batches with independent noise', 'at equal epsilon',
-                    cells, lambda cells, design=design: _quieter(cells, design))
-      for design in designs.DESIGNS if design != _PLAIN] + [
+                    'batches with independent noise',
+                    designs.DESIGNS[design].reported, cells,
+                    lambda cells, design=design: _quieter(cells, design))
+      for design in others] + [
           points.judged(f'{design}: more accurate than Poisson batches with '
-                        'independent noise', 'at equal epsilon', cells,
+                        'independent noise', 'gains at equal epsilon', cells,
                         lambda cells, design=design: _gains(
                             cells, (design, 'momentum'), _BASELINES[1:]))
-          for design in designs.DESIGNS if design != _PLAIN]
+          for design in others]
 
 
 def _gains(cells: list[points.Point], method: Method,
@@ -150,8 +150,6 @@ def _quieter(cells: list[points.Point], design: str) -> tuple[str, bool, str]:
             / best[dataset, (_PLAIN, 'momentum')].stddev
             for dataset, in points.distinct(cells, 'dataset')]
   return (f'{min(ratios):.3f} to {max(ratios):.3f} times', max(ratios) < 1,
-          f'random allocation is reported to save at most {_SAVING:.1%}'
-          if design == 'allocation' else
           'root mean square over the steps of the run')
 
 

@@ -24,7 +24,7 @@ from experiments.equal_epsilon import techniques
 
 PAPERS = ('000',)
 ARTEFACT = 'Optimisers, samplers and correlated noise at equal epsilon'
-COST = '2 h on 2 CPU cores'
+COST = '0.8 h on a CPU core'
 BATCHED = ('seed', 'rate', 'own')
 
 EPSILON, SEEDS = 1.0, 5

@@ -27,6 +27,7 @@ OUTCOMES = {
     'density_table': 'a a a a a a d a',
     'ecdf_inverse': 'a a a a a a',
     'ecdf_smoothing': 'a a d a a a d a a a a',
+    'equal_epsilon': 'd d d d d d a a d d d d d d d d d d',
     'hosmer_lemeshow': 'a a a a a n',
     'mpc_communication': 'a a d d a d d a',
     'price_definitions': 'a d a a a d a a a',
