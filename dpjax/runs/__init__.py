@@ -1,7 +1,7 @@
 """Training runs as values: configuration, building, summary, resuming.
 
 Modules, in import order: environment, grouping, training_methods, recipes,
-settings, options, configuration, building, canaries, run_keys, on_disk,
+settings, options, configuration, building, canaries, run_keys, run_data,
 training, summary, interrupted, running.
 
 Examples:

@@ -14,7 +14,7 @@ from dpjax.data import streamed
 from dpjax.data import user_tables
 from dpjax.runs import building
 from dpjax.runs import configuration
-from dpjax.runs import on_disk
+from dpjax.runs import run_data
 from dpjax.runs import run_keys
 from dpjax.runs import summary as summaries
 from dpjax.runs import training
@@ -74,7 +74,7 @@ def test_a_streamed_run_has_the_parameters_of_arrays(folder, tmp_path, method,
   path = tmp_path / 'whole.whole.parquet'
   parquet.write_table(_table(0, _SIZE), path)
   whole = user_tables.load(str(path), config.schema)
-  resolved, split = result.config, on_disk.split(
+  resolved, split = result.config, run_data.split(
       result.config, building.open_streamed(config))
   model = building.make_model(resolved, whole)
   rows = split.train(np.arange(split.num_train)).astype(np.int32)
@@ -183,6 +183,14 @@ def test_images_of_tfds_keep_their_split(tmp_path):
       prepared._part(60, shape), prepared._part(30, shape))
   prepared.Tiny(data_dir=tmp_path,
                 file_format='array_record').download_and_prepare()
+  # Opened first: `_call` forgets the flags of packages that it imports.
+  config = configuration.resolve(configuration.TrainingConfig(
+      dataset='tfds:tiny', stream=True, method='dp_sgd'), num_available=60)
+  data = building.open_streamed(config, data_dir=tmp_path)
+  split = run_data.split(config, data)
+  assert np.flatnonzero(split.is_test(np.arange(90))).tolist() == list(
+      range(60, 90))
+  assert sorted(split.train(np.arange(60)).tolist()) == list(range(60))
   status, out, err = _call(train, (
       '--dataset=tfds:tiny', f'--data_dir={tmp_path}', '--epsilon=2',
       '--num_steps=3', '--batch_size=10', '--num_examples=50', '--width=4',
@@ -194,13 +202,6 @@ def test_images_of_tfds_keep_their_split(tmp_path):
   assert (summary['n'], summary['num_test']) == (50, 30)
   with np.load(tmp_path / 'run' / 'params.npz') as params:
     assert (3, 3, 1, 2) in {params[name].shape for name in params}
-  config = configuration.resolve(configuration.TrainingConfig(
-      dataset='tfds:tiny', stream=True, method='dp_sgd'), num_available=60)
-  data = building.open_streamed(config, data_dir=tmp_path)
-  split = on_disk.split(config, data)
-  assert np.flatnonzero(split.is_test(np.arange(90))).tolist() == list(
-      range(60, 90))
-  assert sorted(split.train(np.arange(60)).tolist()) == list(range(60))
 
 
 def test_named_data_sets_are_not_streamed(folder):
