@@ -213,25 +213,29 @@ def test_images_have_the_bits_of_those_in_memory(tmp_path, downsample, low):
     streamed.open_images('tfds:tiny', data_dir=tmp_path, downsample=4)
 
 
-def test_images_of_several_shapes_are_refused(tmp_path, monkeypatch):
+def test_images_of_other_shapes_and_labels_are_refused(tmp_path, monkeypatch):
   """Even of shapes that NumPy would repeat to the first one."""
+  labels = np.array([0, 1, 1, 2, -1])
 
   class Opened:
     num_classes = 2
 
     def __init__(self, folder):
       del folder
-      self.train, self.test = (tfds_records.Part(3, lambda numbers, c=channels: (
+      self.train, self.test = (tfds_records.Part(5, lambda numbers, c=channels: (
           prepared.containers.Images(
               np.zeros([len(numbers), 4, 4, c], np.uint8),
-              np.zeros(len(numbers), np.int64)))) for channels in (3, 1))
+              labels[list(numbers)]))) for channels in (3, 1))
 
   monkeypatch.setattr(tfds_records, 'find', lambda name, data_dir: tmp_path)
   monkeypatch.setattr(tfds_records, 'Opened', Opened)
   data = streamed.open_images('tfds:x', data_dir=tmp_path)
   assert data.load(np.array([2]))['x'].shape == (1, 4, 4, 3)
   with pytest.raises(ValueError, match='has images of several shapes'):
-    data.load(np.array([2, 3]))
+    data.load(np.array([2, 5]))
+  for number in (3, 4):
+    with pytest.raises(ValueError, match='has labels that are no classes'):
+      data.load(np.array([0, number]))
 
 
 def test_images_that_are_not_there(tmp_path):
