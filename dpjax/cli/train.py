@@ -18,6 +18,15 @@ without looking at the data (dpjax schema drafts a file of them):
     --classes='no|yes' --bounds=age=18:90,income=0:200000 \
     --categories='sex=F|M' --epsilon=1 --output_dir=results/survey
 
+Parquet files larger than memory: a folder, a pattern, or one file with
+--stream. Records are read while training; each step reads most row groups, so
+small ones (about 1,000 records) keep the memory small:
+  dpjax train --dataset='visits/*.parquet' --label=outcome \
+    --classes='no|yes' --bounds=age=18:90 --categories='sex=F|M' \
+    --epsilon=1 --output_dir=results/visits
+--dataset=tfds:NAME reads images in the same way, which TensorFlow Datasets
+prepared as ArrayRecord files.
+
 Each run writes summary.json and params.npz. The epsilon in summary.json is that
 of the mechanism that ran and can be recomputed from the file alone. For the
 data owner only, a run also writes private_diagnostics.json and, with

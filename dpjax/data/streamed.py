@@ -127,7 +127,7 @@ def open_images(name: str, *, data_dir: str | os.PathLike[str] | None = None,
 
   Raises:
     FileNotFoundError: there is no such folder.
-    ValueError: TFDS cannot read the folder, or a shape is not allowed.
+    ValueError: TFDS cannot read the folder, or a shape or label is not allowed.
   """
   folder = tfds_records.find(name.removeprefix(user_tables.TFDS),
                              data_dir=data_dir)
@@ -152,6 +152,9 @@ def open_images(name: str, *, data_dir: str | os.PathLike[str] | None = None,
         if read.x.shape[1:] != shape:
           raise ValueError(f'{folder} has images of several shapes')
         pixels[places], y[places] = read
+    # Test parts without published labels have -1.
+    if len(y) and not 0 <= y.min() <= y.max() < parts.num_classes:
+      raise ValueError(f'{folder} has labels that are no classes')
     return {'x': levels[images.shrink(pixels, downsample, name)], 'y': y}
 
   return StreamedDataset(
@@ -183,8 +186,7 @@ class _ParquetTable:
     return {'x': x, 'y': y}
 
   def _table(self, numbers: np.ndarray, rows: object) -> reader.Table:
-    """Returns the records with these numbers, of one file, as a table."""
-    # Only names the file of the first record; all are of one group.
+    """Returns the records with these numbers, of one row group, as a table."""
     name, _ = self.files.where(int(numbers[0]))
     return dataclasses.replace(
         reader.of_columns(rows, name=name, form=self._user.form), typed=True,

@@ -19,7 +19,6 @@ from dpjax.data import schema_files
 from dpjax.data import tabular
 from dpjax.tables import reader
 
-
 TFDS = 'tfds:'
 """Start of names of data sets that TensorFlow Datasets prepared."""
 

@@ -24,13 +24,14 @@ from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import building
 from dpjax.runs import canaries as canaries_lib
 from dpjax.runs import configuration
-from dpjax.runs import on_disk
+from dpjax.runs import run_data
 from dpjax.runs import run_keys
 from dpjax.runs import run_sampling
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
+from dpjax.runs.run_data import RunData
 from dpjax.train import checkpoint
 from dpjax.train import evaluate
 from dpjax.train import loop
@@ -41,8 +42,7 @@ from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
-from dpjax.train.sources import Source
-from dpjax.typing import ApplyFn, Array, Batch, Params, PRNGKey
+from dpjax.typing import Params, PRNGKey
 
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
@@ -183,7 +183,7 @@ def split_rows(config: TrainingConfig,
 def num_available(config: TrainingConfig,
                   dataset: building.AnyDataset) -> int:
   """Returns how many training records the data set has under this split."""
-  # The sizes must agree with those of `split_rows` and `on_disk.split`.
+  # The sizes must agree with those of `split_rows` and `run_data.split`.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
   elif isinstance(dataset, StreamedDataset) and dataset.num_test:
@@ -228,21 +228,8 @@ def train(
     ValueError, FileNotFoundError: with a message of one line, before training.
   """
   first = configuration.check(configs[0])
-  sharding.check(mesh, first.max_batch_size, data_only=True)
-  if mesh is not None and first.method == 'lip_printed':
-    raise ValueError('lip_printed divides by the maximum over a batch, which '
-                     'devices cannot share: train it on one device')
-  for config in configs:
-    if (dataclasses.replace(config, seed=first.seed, epsilon=first.epsilon,
-                            noise_seed=first.noise_seed,
-                            fold=first.fold) != first or
-        (config.noise_seed is None) != (first.noise_seed is None) or
-        (config.fold is None) != (first.fold is None)):
-      raise ValueError('runs trained together may differ in seeds and epsilon '
-                       'only, or in the fold that they leave out')
-  if first.stream and len(configs) > 1:
-    raise ValueError('runs on records that stay on disk are trained one at a '
-                     'time')
+  _check_devices(first, mesh)
+  _check_together(configs)
   if dataset is None:
     dataset = (building.open_streamed if first.stream else building.load)(
         first, data_dir=data_dir)
@@ -257,7 +244,7 @@ def train(
     digest = dataset.digest()
     description[checkpoint.ALL_RECORDS] = digest.hex()
     keys = run_keys.draw(configs, keys, digest)
-    data = _on_disk(configs[0], dataset)
+    data = run_data.on_disk(configs[0], dataset)
   else:
     keys = run_keys.draw(configs, keys, dataset.records)
     data = _in_memory(configs, dataset, keys)
@@ -271,6 +258,34 @@ def train(
   model = building.make_model(configs[0], dataset)
   return _fit(configs, keys, plans, model, data, on_progress, mesh,
               checkpoints)
+
+
+def _check_devices(config: TrainingConfig,
+                   mesh: jax.sharding.Mesh | None) -> None:
+  """Checks that the devices can share the batches of a run."""
+  sharding.check(mesh, config.max_batch_size, data_only=True)
+  if mesh is not None and config.method == 'lip_printed':
+    raise ValueError('lip_printed divides by the maximum over a batch, which '
+                     'devices cannot share: train it on one device')
+  if mesh is not None and mesh.is_multi_process and config.stream:
+    raise ValueError('records on disk are read by one process: without '
+                     'stream, several processes can train')
+
+
+def _check_together(configs: Sequence[TrainingConfig]) -> None:
+  """Checks that configurations can be trained by one call of `train`."""
+  first = configs[0]
+  for config in configs:
+    if (dataclasses.replace(config, seed=first.seed, epsilon=first.epsilon,
+                            noise_seed=first.noise_seed,
+                            fold=first.fold) != first or
+        (config.noise_seed is None) != (first.noise_seed is None) or
+        (config.fold is None) != (first.fold is None)):
+      raise ValueError('runs trained together may differ in seeds and epsilon '
+                       'only, or in the fold that they leave out')
+  if first.stream and len(configs) > 1:
+    raise ValueError('runs on records that stay on disk are trained one at a '
+                     'time')
 
 
 def draw_parts(config: TrainingConfig, dataset: building.Dataset,
@@ -289,25 +304,8 @@ def draw_parts(config: TrainingConfig, dataset: building.Dataset,
   return canaries_lib.draw(config, dataset, split, key)
 
 
-class _Data(NamedTuple):
-  """The records of the L runs.
-
-  Attributes:
-    records: all records, or a source of the training records.
-    rows: [L, n] numbers of the training records; None for a source.
-    num_test: number of records that each run is evaluated on.
-    accuracies: (apply, params [L, ...]) -> accuracies [L] on these.
-    canaries: canaries of each run, None without.
-  """
-  records: Batch | Source
-  rows: Array | None
-  num_test: int
-  accuracies: Callable[[ApplyFn, Params], Sequence[float]]
-  canaries: Sequence[Canaries | None]
-
-
 def _in_memory(configs: Sequence[TrainingConfig], dataset: building.Dataset,
-               keys: PRNGKey) -> _Data:
+               keys: PRNGKey) -> RunData:
   """Returns the data of runs on records in memory."""
   canaries, parts = zip(*(
       draw_parts(config, dataset, key)
@@ -317,23 +315,14 @@ def _in_memory(configs: Sequence[TrainingConfig], dataset: building.Dataset,
     records, slots = canaries_lib.join(records, canaries)
     rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
   test = jnp.stack([split.test for split in parts])
-  return _Data(
+  return RunData(
       records, jnp.stack(rows), test.shape[1],
       lambda apply, params: evaluate.accuracies(
           apply, params, records, test).tolist(), canaries)
 
 
-def _on_disk(config: TrainingConfig, dataset: StreamedDataset) -> _Data:
-  """Returns the data of one run on records that stay on disk."""
-  split = on_disk.split(config, dataset)
-  return _Data(
-      on_disk.source(dataset, split), None, len(split.test),
-      lambda apply, params: [on_disk.accuracy(apply, params, dataset, split)],
-      [None])
-
-
 def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
-         plans: Sequence[TrainingPlan], model: Model, data: _Data,
+         plans: Sequence[TrainingPlan], model: Model, data: RunData,
          on_progress: Callable[[int, int], None] | None,
          mesh: jax.sharding.Mesh | None, checkpoints: Checkpoints | None
          ) -> list[TrainingResult]:

@@ -5,18 +5,18 @@ Records that are drawn at random are in most row groups, so reading a batch from
 files with many more row groups than are kept takes as long as reading the
 wanted columns of all of them. Small row groups (about a thousand records) keep
 the memory small, and Arrow tables that are mapped into memory read the records
-of a batch only.
+of a batch only. The metadata of a file has about 130 bytes for each column and
+row group. Those of few files are kept, so many files need less memory than one.
 """
 
 import abc
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 import functools
 import glob
-import itertools
 import os
 import threading
-from typing import Any, IO, TYPE_CHECKING
+from typing import Any, IO, TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 KEPT_GROUPS = 8
 """Number of row groups that are kept in memory."""
 
+KEPT_FILES = 16
+"""Number of files whose metadata are kept in memory."""
+
+_Kept: TypeAlias = collections.OrderedDict[int, Any]
+
 
 class GroupedRecords(abc.ABC):
   """Records of a table in groups; the base of the classes below.
@@ -37,7 +42,8 @@ class GroupedRecords(abc.ABC):
     columns: names of the columns that are read.
   """
 
-  def __init__(self, schema: 'pyarrow.Schema', sizes: Sequence[int],
+  def __init__(self, schema: 'pyarrow.Schema',
+               sizes: Sequence[int] | np.ndarray,
                columns: Sequence[str] | None, *, numeric: bool = True):
     """Checks the columns.
 
@@ -56,12 +62,12 @@ class GroupedRecords(abc.ABC):
       errors.check_choice('column', name, tuple(schema.names))
       if numeric:
         _check_numeric(name, schema.field(name).type)
-    self._ends = list(itertools.accumulate(sizes))
-    if not self._ends or not self._ends[-1] or not self.columns:
+    self._ends = np.cumsum(sizes)
+    if not len(sizes) or not self._ends[-1] or not self.columns:
       raise ValueError('the table has no records, or no columns')
 
   def __len__(self) -> int:
-    return self._ends[-1]
+    return int(self._ends[-1])
 
   @abc.abstractmethod
   def group(self, number: int) -> 'pyarrow.Table | pyarrow.RecordBatch':
@@ -125,27 +131,27 @@ class ParquetRecords(GroupedRecords):
         have different columns.
     """
     self._path, self._numeric = os.fspath(path), numeric
-    self._metadata: list[Any] = []
-    self._versions: list[tuple[int, int]] = []
-    self._paths, schemas, self._places = paths(self._path), [], []
+    self._paths, self._versions = paths(self._path), []
     if not self._paths:
       raise ValueError(f'no Parquet file is at {self._path}')
-    for place, name in enumerate(self._paths):
+    sizes: list[np.ndarray] = []
+    first: Any = None
+    for name in self._paths:
       with open(name, 'rb') as file, parquet.opened(name, file) as whole:
         self._versions.append(_version(file))
-        self._metadata.append(whole.metadata)
-        schemas.append(whole.schema_arrow.remove_metadata())
-      self._places += [(place, group)
-                       for group in range(whole.metadata.num_row_groups)]
-    for name, schema in zip(self._paths, schemas, strict=True):
-      if not schema.equals(schemas[0]):
+        schema = whole.schema_arrow.remove_metadata()
+        sizes.append(np.array([
+            whole.metadata.row_group(group).num_rows
+            for group in range(whole.metadata.num_row_groups)], np.int64))
+      first = schema if first is None else first
+      if not schema.equals(first):
         raise ValueError(f'{name} has other columns than {self._paths[0]}')
-    super().__init__(schemas[0], [
-        self._metadata[place].row_group(group).num_rows
-        for place, group in self._places], columns, numeric=numeric)
-    self._file_ends = list(itertools.accumulate(
-        metadata.num_rows for metadata in self._metadata))
-    self._kept: collections.OrderedDict[int, Any] = collections.OrderedDict()
+    super().__init__(first, np.concatenate(sizes), columns, numeric=numeric)
+    # Of each file: the number of its first group and record.
+    self._first_groups = _starts([len(each) for each in sizes])
+    self._first_records = _starts([each.sum() for each in sizes])
+    self._kept: _Kept = collections.OrderedDict()
+    self._kept_metadata: _Kept = collections.OrderedDict()
     self._lock = threading.Lock()
 
   def __reduce__(self) -> tuple[Any, ...]:
@@ -155,29 +161,27 @@ class ParquetRecords(GroupedRecords):
 
   def where(self, number: int) -> tuple[str, int]:
     """Returns the file of a record, and its number in that file, from 0."""
-    place = int(np.searchsorted(self._file_ends, number, side='right'))
-    return self._paths[place], number - (
-        self._file_ends[place - 1] if place else 0)
+    # Files without records start where the next one does.
+    place = int(np.searchsorted(self._first_records, number, side='right')) - 1
+    return self._paths[place], number - int(self._first_records[place])
 
   def group(self, number: int) -> 'pyarrow.Table':
     """Returns a row group; the last ones that were read are kept."""
     with self._lock:
-      if number not in self._kept:
-        self._kept[number] = self._read(*self._places[number])
-        if len(self._kept) > KEPT_GROUPS:
-          self._kept.popitem(last=False)
-      self._kept.move_to_end(number)
-      return self._kept[number]
+      return _kept(self._kept, number, KEPT_GROUPS,
+                   lambda: self._read(number))
 
-
-  def _read(self, place: int, group: int) -> 'pyarrow.Table':
-    """Reads a row group of a file, which must still be what it was."""
+  def _read(self, number: int) -> 'pyarrow.Table':
+    """Reads a row group; its file must still be what it was."""
+    place = int(np.searchsorted(self._first_groups, number, side='right')) - 1
     name = self._paths[place]
     with open(name, 'rb') as file:
       if _version(file) != self._versions[place]:
         raise ValueError(f'{name} was changed after it was opened')
-      with parquet.opened(name, file, self._metadata[place]) as whole:
-        return whole.read_row_group(group, list(self.columns))
+      with parquet.opened(name, file, self._kept_metadata.get(place)) as whole:
+        _kept(self._kept_metadata, place, KEPT_FILES, lambda: whole.metadata)
+        return whole.read_row_group(number - int(self._first_groups[place]),
+                                    list(self.columns))
 
 
 class ArrowRecords(GroupedRecords):
@@ -193,6 +197,21 @@ class ArrowRecords(GroupedRecords):
   def group(self, number: int) -> 'pyarrow.RecordBatch':
     """Returns a batch of the table."""
     return self._batches[number].select(list(self.columns))
+
+
+def _kept(values: _Kept, key: int, most: int, make: Callable[[], Any]) -> Any:
+  """Returns a kept value, or makes it; keeps those that were asked for last."""
+  if key not in values:
+    values[key] = make()
+    if len(values) > most:
+      values.popitem(last=False)
+  values.move_to_end(key)
+  return values[key]
+
+
+def _starts(sizes: Sequence[int]) -> np.ndarray:
+  """Returns the number of items before each part, for the sizes of parts."""
+  return np.cumsum([0, *sizes[:-1]])
 
 
 def _version(file: IO[bytes]) -> tuple[int, int]:

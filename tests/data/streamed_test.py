@@ -129,6 +129,17 @@ def test_faults_name_file_and_record(folder):
     assert str(on_disk.value) == str(in_memory.value)
 
 
+def test_text_is_never_a_number(tmp_path):
+  path = tmp_path / 'a.parquet'
+  parquet.write_table(pa.table({'age': ['1', '2'], 'y': [0, 1]}), path)
+  schema = json.dumps({'public': True, 'columns': {
+      'age': _COLUMNS['age'], 'y': _COLUMNS['outcome']}})
+  for read in (user_tables.load, lambda *words: streamed.open_table(
+      *words).digest()):
+    with pytest.raises(ValueError, match="'age' is string, not numeric"):
+      read(str(path), schema)
+
+
 def test_columns_and_files_that_are_not_there(folder):
   path = f'{folder}/a.parquet'
   schema = _SCHEMA.replace('"age"', '"ages"')
@@ -200,6 +211,31 @@ def test_images_have_the_bits_of_those_in_memory(tmp_path, downsample, low):
   assert loaded['y'].dtype == np.int32
   with pytest.raises(ValueError, match='downsample must divide the sides 6 and'):
     streamed.open_images('tfds:tiny', data_dir=tmp_path, downsample=4)
+
+
+def test_images_of_other_shapes_and_labels_are_refused(tmp_path, monkeypatch):
+  """Even of shapes that NumPy would repeat to the first one."""
+  labels = np.array([0, 1, 1, 2, -1])
+
+  class Opened:
+    num_classes = 2
+
+    def __init__(self, folder):
+      del folder
+      self.train, self.test = (tfds_records.Part(5, lambda numbers, c=channels: (
+          prepared.containers.Images(
+              np.zeros([len(numbers), 4, 4, c], np.uint8),
+              labels[list(numbers)]))) for channels in (3, 1))
+
+  monkeypatch.setattr(tfds_records, 'find', lambda name, data_dir: tmp_path)
+  monkeypatch.setattr(tfds_records, 'Opened', Opened)
+  data = streamed.open_images('tfds:x', data_dir=tmp_path)
+  assert data.load(np.array([2]))['x'].shape == (1, 4, 4, 3)
+  with pytest.raises(ValueError, match='has images of several shapes'):
+    data.load(np.array([2, 5]))
+  for number in (3, 4):
+    with pytest.raises(ValueError, match='has labels that are no classes'):
+      data.load(np.array([0, number]))
 
 
 def test_images_that_are_not_there(tmp_path):

@@ -72,6 +72,20 @@ def test_few_groups_are_kept(folder, monkeypatch):
   assert records.group(1).column_names == ['number']
 
 
+def test_metadata_of_few_files_are_kept(folder, monkeypatch):
+  monkeypatch.setattr(row_groups, 'KEPT_FILES', 1)
+  monkeypatch.setattr(row_groups, 'KEPT_GROUPS', 1)
+  parquet.write_table(_table().slice(0, 0), folder / '00.parquet')  # No records.
+  parquet.write_table(_table().slice(0, 0), folder / '2.parquet')
+  records = row_groups.ParquetRecords(folder, _NUMERIC)
+  for numbers in ([3, 40, 5], range(_SIZE), [59]):
+    _check(records, np.array(numbers))
+    assert list(records._kept_metadata) == [2]
+  assert records.where(29) == (str(folder / '0.parquet'), 29)
+  assert records.where(30) == (str(folder / '1.parquet'), 0)
+  assert records.where(59) == (str(folder / '1.parquet'), 29)
+
+
 def test_a_copy_in_another_process_reads_the_same(folder):
   records = pickle.loads(pickle.dumps(
       row_groups.ParquetRecords(folder, _NUMERIC)))

@@ -47,3 +47,20 @@ def test_many_models_are_each_on_its_own_rows():
     _apply, jax.tree.map(lambda leaf, i=i: leaf[i], params), RECORDS, rows[i])
     for i in range(3)]
   np.testing.assert_array_equal(accuracies, one_by_one)
+
+
+@pytest.mark.parametrize('sizes', [[1], [500], [500, 1], [3, 500, 7], [501]])
+def test_parts_count_as_the_whole(sizes):
+  """Padding is of class 0, which the model also gives to zeros."""
+  rng = np.random.default_rng(0)
+  num_records = sum(sizes)
+  x = rng.normal(size=(num_records, 1)).astype(np.float32)
+  y = rng.integers(0, 2, num_records).astype(np.int32)
+  params = {'w': jnp.float32(1)}
+  ends = np.cumsum(sizes)[:-1]
+  parts = map(Batch, np.split(x, ends), np.split(y, ends))
+  expected = evaluate.accuracy(
+    _apply, params, Batch(jnp.asarray(x), jnp.asarray(y)),
+    jnp.arange(num_records))
+  assert evaluate.accuracy_of_parts(_apply, params, parts) == pytest.approx(
+    float(expected), abs=1e-6)

@@ -1,7 +1,7 @@
-"""The records of a run that stay on disk: split, source and evaluation."""
+"""What runs train on and are evaluated on, in memory or on disk."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -9,10 +9,36 @@ import numpy as np
 from dpjax.data import splits
 from dpjax.data.streamed import StreamedDataset
 from dpjax.runs import settings
+from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train import evaluate
 from dpjax.train import sources
-from dpjax.typing import ApplyFn, Batch, Params
+from dpjax.typing import ApplyFn, Array, Batch, Params
+
+
+class RunData(NamedTuple):
+  """The records of L runs.
+
+  Attributes:
+    records: all records, or a source of the training records.
+    rows: [L, n] numbers of the training records; None for a source.
+    num_test: number of records that each run is evaluated on.
+    accuracies: (apply, params [L, ...]) -> accuracies [L] on these.
+    canaries: canaries of each run, None without.
+  """
+  records: Batch | sources.Source
+  rows: Array | None
+  num_test: int
+  accuracies: Callable[[ApplyFn, Params], Sequence[float]]
+  canaries: Sequence[Canaries | None]
+
+
+def on_disk(config: TrainingConfig, dataset: StreamedDataset) -> RunData:
+  """Returns the data of one run on records that stay on disk."""
+  parts = split(config, dataset)
+  return RunData(
+      source(dataset, parts), None, len(parts.test),
+      lambda apply, params: [accuracy(apply, params, dataset, parts)], [None])
 
 
 def split(config: TrainingConfig,
