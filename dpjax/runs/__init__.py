@@ -1,8 +1,8 @@
 """Training runs as values: configuration, building, summary, resuming.
 
 Modules, in import order: environment, grouping, training_methods, recipes,
-settings, options, run_sampling, configuration, building, canaries, run_keys,
-training, summary, interrupted, running.
+settings, options, run_sampling, run_users, configuration, building, canaries,
+run_keys, training, summary, interrupted, running.
 
 Examples:
   >>> from dpjax.runs import configuration

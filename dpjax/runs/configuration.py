@@ -14,6 +14,7 @@ from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
 from dpjax.runs import run_sampling
+from dpjax.runs import run_users
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.options import TrainingConfig as TrainingConfig
@@ -37,6 +38,7 @@ def check(config: TrainingConfig) -> TrainingConfig:
   _check_networks(config)
   _check_method(config)
   run_sampling.check(config)
+  run_users.check(config)
   return config
 
 
@@ -121,7 +123,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
 
   Args:
     config: a configuration, maybe with fields that are None.
-    num_available: number of training records of the data set.
+    num_available: number of training records of the data set, or of users.
 
   Raises:
     ValueError: with a message of one line, for more records than available or
@@ -142,6 +144,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
       **recipe, **run_sampling.defaults(config, recipe, num_slots=num_slots),
       'num_examples': num_train,
       'model': 'convnet' if images else None,
+      'user_records': run_users.DEFAULT_RECORDS if config.user_column else None,
       'delta': num_slots**-config.delta_power}
   resolved = dataclasses.replace(config, **{
       setting.name: defaults[setting.name]

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import tree
+from dpjax.data import arrays
 from dpjax.data import images
 from dpjax.data import splits
 from dpjax.models.model import Model
@@ -25,6 +26,7 @@ from dpjax.runs import canaries as canaries_lib
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
 from dpjax.runs import run_sampling
+from dpjax.runs import run_users
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.canaries import Canaries
@@ -39,7 +41,7 @@ from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Params, PRNGKey
+from dpjax.typing import Array, Batch, Params, PRNGKey
 
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
@@ -54,8 +56,9 @@ class TrainingResult(NamedTuple):
   Attributes:
     config: configuration, with every default resolved.
     plan: sampler, steps and noise; its event is the one that ran.
-    num_train: number n of training records, without canaries.
-    num_test: number of records evaluated on: held-out ones, or the fold.
+    num_train: number n of training records, without canaries; or of users.
+    num_test: number of records evaluated on: held-out ones, or the fold; or of
+      users, on all of whose records it is evaluated.
     params: trained parameters, a dict of layers.
     test_accuracy: share of those records classified correctly. On a fold it is
       an exact statistic of private records, which epsilon does not cover.
@@ -161,7 +164,8 @@ def split_rows(config: TrainingConfig,
   """Splits the rows into training and test; the same for every method.
 
   Images keep the publisher's split. For tables, a random `test_fraction` of the
-  records is held out. The split depends on the split seed only.
+  records is held out, or of the users. The split depends on the split seed
+  only.
   """
   seed = config.seed if config.split_seed is None else config.split_seed
   # No other stream of the seed folds in 0; runs fold in a digest.
@@ -170,7 +174,7 @@ def split_rows(config: TrainingConfig,
     split = splits.official_split(key, num_train=dataset.train.y.shape[0],
                                   num_test=dataset.test.y.shape[0])
   else:
-    split = splits.train_test_split(key, dataset.x.shape[0],
+    split = splits.train_test_split(key, _num_units(dataset),
                                     test_fraction=config.test_fraction)
   if config.fold is not None:
     split = splits.fold(split, config.fold, num_folds=config.num_folds)
@@ -178,16 +182,22 @@ def split_rows(config: TrainingConfig,
 
 
 def num_available(config: TrainingConfig, dataset: building.Dataset) -> int:
-  """Returns how many training records the data set has under this split."""
+  """Returns how many training records, or users, this split has."""
   # The sizes must agree with those of `split_rows`.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
   else:
-    total = dataset.x.shape[0]
+    total = _num_units(dataset)
     available = total - round(config.test_fraction * total)
   if config.fold is None:
     return available
   return (config.num_folds - 1) * (available // config.num_folds)
+
+
+def _num_units(dataset: arrays.Dataset | run_users.UserTable) -> int:
+  """Returns the number of records of a table, or of its users."""
+  return (dataset.num_users if isinstance(dataset, run_users.UserTable)
+          else dataset.x.shape[0])
 
 
 def train(
@@ -294,9 +304,8 @@ def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
   params, average = result.state.params, result.state.average
   if isinstance(average, AverageState):  # else ()
     params = average.mean
-  accuracies = evaluate.accuracies(
-      model.apply, params, records,
-      jnp.stack([split.test for _, split in parts]))
+  accuracies = _accuracies(model, params, dataset, records,
+                           [split.test for _, split in parts])
   return [
       _result(config, plan, part, run=run, fitted=result,
               params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]),
@@ -306,6 +315,19 @@ def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
       for run, (config, plan, part) in enumerate(
           zip(configs, plans, parts, strict=True))
   ]
+
+
+def _accuracies(model: Model, params: Params, dataset: building.Dataset,
+                records: Batch, tests: Sequence[Array]) -> Sequence[Array]:
+  """Returns the accuracy of each run on its test records."""
+  if not isinstance(dataset, run_users.UserTable):
+    return list(evaluate.accuracies(model.apply, params, records,
+                                    jnp.stack(tests)))
+  # Held-out users of two runs may have other numbers of records.
+  return [evaluate.accuracies(
+      model.apply, jax.tree.map(lambda leaf, r=run: leaf[r:r + 1], params),
+      dataset.table.records, dataset.rows_of(test)[None])[0]
+          for run, test in enumerate(tests)]
 
 
 def _result(config: TrainingConfig, plan: TrainingPlan,
