@@ -27,6 +27,15 @@ small ones (about 1,000 records) keep the memory small:
 --dataset=tfds:NAME reads images in the same way, which TensorFlow Datasets
 prepared as ArrayRecord files.
 
+If a person may have several records, --user_column names the column of their
+ids, and epsilon is that of a person with all of them:
+  dpjax train --dataset=visits.csv --label=outcome --classes='no|yes' \
+    --bounds=age=18:90 --user_column=patient --epsilon=1 \
+    --output_dir=results/visits
+
+--sampler and --correlation choose how batches are drawn and whether the noise
+of the steps is correlated; dpjax plan compares the choices.
+
 Each run writes summary.json and params.npz. The epsilon in summary.json is that
 of the mechanism that ran and can be recomputed from the file alone. For the
 data owner only, a run also writes private_diagnostics.json and, with

@@ -85,6 +85,37 @@ def load(path: str, schema: str, *,
                   path)
 
 
+def load_with_ids(
+    path: str, schema: str, column: str, *,
+    data_dir: str | os.PathLike[str] | None = None
+    ) -> tuple[arrays.Dataset, np.ndarray]:
+  """Reads a user's file, and a column that says whose record each is.
+
+  Args:
+    path: see `load`.
+    schema: see `load`.
+    column: name of a column of ids, which are compared as text.
+    data_dir: see `load`.
+
+  Returns:
+    (data set of N records, their ids: texts [N]).
+
+  Raises:
+    FileNotFoundError: see `load`.
+    ValueError: see `load`; or there is no such column, or an id is missing:
+      nobody could say how many records a person has.
+  """
+  user = schema_files.parse(schema)
+  table = reader.table(find(path, data_dir=data_dir), user.form)
+  texts, codes = table.texts(column)
+  missing = np.array([user.form.is_missing(text) for text in texts])[codes]
+  if missing.any():
+    raise ValueError(f'{table.where(int(missing.argmax()))}, column '
+                     f'{column!r}: the id of a user is missing; leave such '
+                     'records out')
+  return _encoded(table, user, path), np.array(texts)[codes]
+
+
 def of_columns(frame: Any, schema: str, *, name: str = 'user'
                ) -> arrays.Dataset:
   """Encodes a user's table in memory, as `load` does a file.

@@ -22,6 +22,7 @@ from dpjax.models import resnet
 from dpjax.models import wide_resnet
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
+from dpjax.runs import run_users
 from dpjax.runs import training_methods
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.runs.settings import known
@@ -29,7 +30,7 @@ from dpjax.train import augment
 from dpjax.train import averaging
 from dpjax.train import optimizers
 
-Dataset = arrays.Dataset | images.ImageDataset
+Dataset = arrays.Dataset | images.ImageDataset | run_users.UserTable
 AnyDataset = Dataset | streamed.StreamedDataset
 
 _PADDING = 4
@@ -67,6 +68,8 @@ def load(config: TrainingConfig, *, data_dir: str | None = None) -> Dataset:
   Raises:
     ValueError, FileNotFoundError: with a message of one line.
   """
+  if config.user_column is not None:
+    return run_users.load(config, data_dir=data_dir)
   if config.schema is not None:
     return user_tables.load(config.dataset, config.schema, data_dir=data_dir)
   return registry.load(config.dataset, data_dir=data_dir)
@@ -89,7 +92,15 @@ def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
   """Downsamples and scales images as configured; returns tables unchanged.
 
   Every image is processed separately, so no record affects another.
+
+  Raises:
+    ValueError: if records are to be grouped by user and are not, or are and
+      are not to be.
   """
+  if isinstance(dataset, run_users.UserTable) != (
+      config.user_column is not None):
+    raise ValueError('a data set of users and user_column need each other: '
+                     'load the data set with building.load')
   if not isinstance(dataset, images.ImageDataset):
     return dataset
   return images.downsample(dataset, config.downsample)._replace(
@@ -106,6 +117,8 @@ def make_model(config: TrainingConfig, dataset: AnyDataset) -> Model:
   data = shapes(dataset)
   model = (_perceptron if len(data.record) == 1 else _image_model)(config,
                                                                    data)
+  if config.user_column is not None:
+    model = run_users.prepared_by_record(model)
   if config.weights == 'free':
     return model
   bounded = training_methods.METHODS[config.method].bounds_weights
@@ -175,9 +188,11 @@ def make_method(config: TrainingConfig, model: Model) -> Method:
   """Returns the training method with its constants from the configuration.
 
   With `config.views` above 1, a record contributes the mean over that many
-  augmented views.
+  augmented views; with `user_column`, a user that over their records.
   """
   maker, loss = _maker(config), make_loss(config)
+  if config.user_column is not None:
+    return maker(model, loss._replace(values=run_users.mean_loss(loss.values)))
   method = maker(model, loss)
   if config.views == 1:
     return method

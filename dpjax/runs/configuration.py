@@ -15,6 +15,7 @@ from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
 from dpjax.runs import run_sampling
+from dpjax.runs import run_users
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.options import TrainingConfig as TrainingConfig
@@ -40,6 +41,7 @@ def check(config: TrainingConfig) -> TrainingConfig:
   _check_networks(config)
   _check_method(config)
   run_sampling.check(config)
+  run_users.check(config)
   return config
 
 
@@ -145,7 +147,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
 
   Args:
     config: a configuration, maybe with fields that are None.
-    num_available: number of training records of the data set.
+    num_available: number of training records of the data set, or of users.
 
   Raises:
     ValueError: with a message of one line, for more records than available or
@@ -166,6 +168,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
       **recipe, **run_sampling.defaults(config, recipe, num_slots=num_slots),
       'num_examples': num_train,
       'model': 'convnet' if images else None,
+      'user_records': run_users.DEFAULT_RECORDS if config.user_column else None,
       'delta': num_slots**-config.delta_power}
   resolved = dataclasses.replace(config, **{
       setting.name: defaults[setting.name]

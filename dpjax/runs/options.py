@@ -301,6 +301,15 @@ class TrainingConfig:
       PRIVACY, f'{", ".join(WITH_BANDS)}: number of bands; bands - 1 copies of '
       'the parameters are kept. Default: sampler_groups, at most num_steps.',
       check=_AT_LEAST_1, later=True, filled=True))
+  user_column: str | None = field(default=None, metadata=about(
+      DATA, 'Your own table: column with the id of the user whom a record '
+      'belongs to, compared as text. Neighbouring data sets then differ by a '
+      'user with all their records; num_examples, batch_size, clip_norm and '
+      'test_fraction are of users.', later=True))
+  user_records: int | None = field(default=None, metadata=about(
+      DATA, 'With user_column: largest number of records that represent a '
+      'user, the first ones in the file. Choose it without looking at the '
+      'data. Default: 10.', check=_AT_LEAST_1, later=True, filled=True))
 
   @property
   def num_slots(self) -> int:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
 import numpy as np
 
 from dpjax.data import splits
@@ -12,6 +14,7 @@ from dpjax.runs import settings
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train import evaluate
+from dpjax.train import sharding
 from dpjax.train import sources
 from dpjax.typing import ApplyFn, Array, Batch, Params
 
@@ -23,13 +26,14 @@ class RunData(NamedTuple):
     records: all records, or a source of the training records.
     rows: [L, n] numbers of the training records; None for a source.
     num_test: number of records that each run is evaluated on.
-    accuracies: (apply, params [L, ...]) -> accuracies [L] on these.
+    accuracies: (apply, params [L, ...], mesh over which these are divided, or
+      None) -> accuracies [L] on the test records.
     canaries: canaries of each run, None without.
   """
   records: Batch | sources.Source
   rows: Array | None
   num_test: int
-  accuracies: Callable[[ApplyFn, Params], Sequence[float]]
+  accuracies: Callable[[ApplyFn, Params, Mesh | None], Sequence[float]]
   canaries: Sequence[Canaries | None]
 
 
@@ -38,7 +42,8 @@ def on_disk(config: TrainingConfig, dataset: StreamedDataset) -> RunData:
   parts = split(config, dataset)
   return RunData(
       source(dataset, parts), None, len(parts.test),
-      lambda apply, params: [accuracy(apply, params, dataset, parts)], [None])
+      lambda apply, params, where: [
+          accuracy(apply, params, dataset, parts, where)], [None])
 
 
 def split(config: TrainingConfig,
@@ -67,7 +72,7 @@ def source(dataset: StreamedDataset,
 
 
 def accuracy(apply: ApplyFn, params: Params, dataset: StreamedDataset,
-             parts: splits.NumberedSplit) -> float:
+             parts: splits.NumberedSplit, where: Mesh | None = None) -> float:
   """Returns the accuracy on the test part, read in the order of the files.
 
   Args:
@@ -75,11 +80,13 @@ def accuracy(apply: ApplyFn, params: Params, dataset: StreamedDataset,
     params: parameters of one run, with a leading axis [1].
     dataset: records on disk.
     parts: their split.
+    where: mesh over which the parameters are divided; None for one device.
   """
   one = jax.tree.map(lambda leaf: leaf[0], params)
   read: Any = (dataset.load(numbers) for numbers in _held_out(dataset, parts))
   return evaluate.accuracy_of_parts(
-      apply, one, (Batch(**records) for records in read))
+      apply, one, (sharding.replicate(where, Batch(**jax.tree.map(
+          jnp.asarray, records))) for records in read))
 
 
 def _held_out(dataset: StreamedDataset,

@@ -165,8 +165,9 @@ def _announce_all(plans: Plans) -> None:
 
 def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
   """Prints the guarantee, steps and noise of one run."""
-  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}, '
-          f'depth {config.depth}')
+  unit = '' if config.user_column is None else ' users'
+  what = (f'{config.method} on {config.dataset}, n = {config.num_examples}'
+          f'{unit}, depth {config.depth}')
   if config.num_canaries:
     what += f', {config.num_canaries} canaries ({config.canary_kind})'
   delta = known(config.delta)
@@ -178,10 +179,17 @@ def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:
           'not hold')
     return
   print(f'{what}: at most ({config.epsilon:g}, {delta:.3g})-DP, '
-        f'{config.adjacency}; {config.num_steps} steps of '
+        f'{config.adjacency}{_unit(config)}; {config.num_steps} steps of '
         f'{run_sampling.batches(plan.sampler)}, joint noise multiplier '
         f'{plan.noise_multiplier:.5g}, {_NOISE_NAMES[config.noise]}'
         f'{run_sampling.correlated_by(config)}')
   if delta >= 1 / config.num_slots:
     print(f'warning: delta = {delta:.3g} is not below 1/n: publishing '
           'one record at random would satisfy it', file=sys.stderr)
+
+
+def _unit(config: TrainingConfig) -> str:
+  """Returns what neighbouring data sets differ by, if it is not a record."""
+  if config.user_column is None:
+    return ''
+  return ' (one user with all their records)'

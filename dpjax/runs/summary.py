@@ -145,6 +145,7 @@ def _privacy(result: training.TrainingResult) -> dict[str, Any]:
       'epsilon_rdp': _rdp_epsilon(result),
       'delta': config.delta if private else None,
       'adjacency': config.adjacency,
+      'unit': 'record' if config.user_column is None else 'user',
       'accountant': config.accountant,
       'event': repr(plan.event),
       'noise': config.noise,

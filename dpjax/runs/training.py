@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dpjax import tree
+from dpjax.data import arrays
 from dpjax.data import images
 from dpjax.data import splits
 from dpjax.data.streamed import StreamedDataset
@@ -27,6 +28,7 @@ from dpjax.runs import configuration
 from dpjax.runs import run_data
 from dpjax.runs import run_keys
 from dpjax.runs import run_sampling
+from dpjax.runs import run_users
 from dpjax.runs import settings
 from dpjax.runs import training_methods
 from dpjax.runs.canaries import Canaries
@@ -42,7 +44,7 @@ from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Params, PRNGKey
+from dpjax.typing import Array, Batch, Params, PRNGKey
 
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
@@ -57,8 +59,9 @@ class TrainingResult(NamedTuple):
   Attributes:
     config: configuration, with every default resolved.
     plan: sampler, steps and noise; its event is the one that ran.
-    num_train: number n of training records, without canaries.
-    num_test: number of records evaluated on: held-out ones, or the fold.
+    num_train: number n of training records, without canaries; or of users.
+    num_test: number of records evaluated on: held-out ones, or the fold; or of
+      users, on all of whose records it is evaluated.
     params: trained parameters, a dict of layers.
     test_accuracy: share of those records classified correctly. On a fold it is
       an exact statistic of private records, which epsilon does not cover.
@@ -164,7 +167,8 @@ def split_rows(config: TrainingConfig,
   """Splits the rows into training and test; the same for every method.
 
   Images keep the publisher's split. For tables, a random `test_fraction` of the
-  records is held out. The split depends on the split seed only.
+  records is held out, or of the users. The split depends on the split seed
+  only.
   """
   seed = config.seed if config.split_seed is None else config.split_seed
   # No other stream of the seed folds in 0; runs fold in a digest.
@@ -173,7 +177,7 @@ def split_rows(config: TrainingConfig,
     split = splits.official_split(key, num_train=dataset.train.y.shape[0],
                                   num_test=dataset.test.y.shape[0])
   else:
-    split = splits.train_test_split(key, dataset.x.shape[0],
+    split = splits.train_test_split(key, _num_units(dataset),
                                     test_fraction=config.test_fraction)
   if config.fold is not None:
     split = splits.fold(split, config.fold, num_folds=config.num_folds)
@@ -182,19 +186,27 @@ def split_rows(config: TrainingConfig,
 
 def num_available(config: TrainingConfig,
                   dataset: building.AnyDataset) -> int:
-  """Returns how many training records the data set has under this split."""
+  """Returns how many training records, or users, this split has."""
   # The sizes must agree with those of `split_rows` and `run_data.split`.
   if isinstance(dataset, images.ImageDataset):
     available = dataset.train.y.shape[0]
   elif isinstance(dataset, StreamedDataset) and dataset.num_test:
     available = dataset.num_records - dataset.num_test
   else:
-    total = (dataset.num_records if isinstance(dataset, StreamedDataset) else
-             dataset.x.shape[0])
+    total = _num_units(dataset)
     available = total - round(config.test_fraction * total)
   if config.fold is None:
     return available
   return (config.num_folds - 1) * (available // config.num_folds)
+
+
+def _num_units(dataset: arrays.Dataset | run_users.UserTable |
+               StreamedDataset) -> int:
+  """Returns the number of records of a table, or of its users."""
+  if isinstance(dataset, run_users.UserTable):
+    return dataset.num_users
+  return (dataset.num_records if isinstance(dataset, StreamedDataset)
+          else dataset.x.shape[0])
 
 
 def train(
@@ -314,11 +326,26 @@ def _in_memory(configs: Sequence[TrainingConfig], dataset: building.Dataset,
   if configs[0].num_canaries:
     records, slots = canaries_lib.join(records, canaries)
     rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
-  test = jnp.stack([split.test for split in parts])
+  tests = [split.test for split in parts]
   return RunData(
-      records, jnp.stack(rows), test.shape[1],
-      lambda apply, params: evaluate.accuracies(
-          apply, params, records, test).tolist(), canaries)
+      records, jnp.stack(rows), len(tests[0]),
+      functools.partial(_accuracies, dataset, records, tests), canaries)
+
+
+def _accuracies(dataset: building.Dataset, records: Batch,
+                tests: Sequence[Array], apply: ApplyFn, params: Params,
+                where: jax.sharding.Mesh | None) -> Sequence[float]:
+  """Returns the accuracy of each run, see `RunData.accuracies`."""
+  if not isinstance(dataset, run_users.UserTable):
+    return sharding.on_host(evaluate.accuracies(
+        apply, params, *sharding.replicate(
+            where, (records, jnp.stack(tests))))).tolist()
+  # Held-out users of two runs may have other numbers of records.
+  return [sharding.on_host(evaluate.accuracies(
+      apply, jax.tree.map(lambda leaf, r=run: leaf[r:r + 1], params),
+      *sharding.replicate(where, (
+          dataset.table.records, dataset.rows_of(test)[None])))).item()
+          for run, test in enumerate(tests)]
 
 
 def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,

@@ -27,7 +27,7 @@ def test_resolve_fills_every_gap():
   resolved = configuration.resolve(_CONFIG, num_available=455)
   optional = {'max_batch_size', 'microbatch_size', 'split_seed', 'fold',
               'model', 'channels', 'canary_seed', 'schema', 'noise_seed',
-              'sampler_groups', 'bands'}
+              'sampler_groups', 'bands', 'user_column', 'user_records'}
   for field in dataclasses.fields(resolved):
     if field.name not in optional:
       assert getattr(resolved, field.name) is not None, field.name

@@ -196,7 +196,8 @@ def test_recipes_have_a_value_for_every_option_that_they_fill():
   for images in (False, True):
     recipe = recipes.recipe('dp_sgd', num_train=1000, images=images)
     assert recipe.keys() == filled - {
-        'num_examples', 'model', 'delta', 'sampler_groups', 'bands'}
+        'num_examples', 'model', 'delta', 'sampler_groups', 'bands',
+        'user_records'}
     for setting in _SETTINGS:
       if setting.name in recipe:
         assert isinstance(recipe[setting.name], setting.kind), setting.name

@@ -75,6 +75,9 @@ def load(folder: pathlib.Path, *, data_dir: str | None = None) -> FinishedRun:
   """
   summary = summaries.read(folder)
   config = _config(folder, summary)
+  if config.user_column is not None:
+    raise ValueError(f'the run in {folder} is private for users; only runs '
+                     'without --user_column have canaries to look for')
   if not config.num_canaries:
     raise ValueError(f'the run in {folder} has no canaries to look for: train '
                      'with --num_canaries, e.g. 500')
