@@ -35,6 +35,7 @@ from dpjax.train import sharding
 from dpjax.train import step
 from dpjax.train.averaging import AverageState
 from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.placement import Place
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
@@ -192,6 +193,7 @@ def train(
     on_plans: OnPlans | None = None,
     on_progress: Callable[[int, int], None] | None = None,
     mesh: jax.sharding.Mesh | None = None,
+    place: Place | None = None,
     checkpoints: Checkpoints | None = None,
     keys: PRNGKey | None = None,
 ) -> list[TrainingResult]:
@@ -204,6 +206,7 @@ def train(
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called repeatedly with (steps done, steps in total).
     mesh: devices that share each batch, see `loop.fit`.
+    place: divides parameters over the mesh, see `loop.fit`.
     checkpoints: where runs are saved and resumed from.
     keys: [L] secret keys from `run_keys.new_keys`, to resume runs without a
       noise_seed; None draws new ones. They are bound to the configuration and
@@ -216,7 +219,7 @@ def train(
     ValueError, FileNotFoundError: with a message of one line, before training.
   """
   first = configuration.check(configs[0])
-  sharding.check(mesh, first.max_batch_size, data_only=True)
+  sharding.check(mesh, first.max_batch_size, data_only=place is None)
   if mesh is not None and first.method == 'lip_printed':
     raise ValueError('lip_printed divides by the maximum over a batch, which '
                      'devices cannot share: train it on one device')
@@ -244,8 +247,8 @@ def train(
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description,
                                   **checkpoint.describe(configs)})
-  return _fit(configs, keys, plans, dataset, parts, on_progress, mesh,
-              checkpoints)
+  return _fit(configs, keys, plans, dataset, parts, on_progress=on_progress,
+              mesh=mesh, place=place, checkpoints=checkpoints)
 
 
 def draw_parts(config: TrainingConfig, dataset: building.Dataset,
@@ -266,10 +269,10 @@ def draw_parts(config: TrainingConfig, dataset: building.Dataset,
 
 def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
          plans: Sequence[TrainingPlan], dataset: building.Dataset,
-         parts: Sequence[tuple[Canaries | None, splits.Split]],
+         parts: Sequence[tuple[Canaries | None, splits.Split]], *,
          on_progress: Callable[[int, int], None] | None,
-         mesh: jax.sharding.Mesh | None, checkpoints: Checkpoints | None
-         ) -> list[TrainingResult]:
+         mesh: jax.sharding.Mesh | None, place: Place | None,
+         checkpoints: Checkpoints | None) -> list[TrainingResult]:
   """Trains and evaluates resolved configurations; the arguments of `train`."""
   first = configs[0]
   model = building.make_model(first, dataset)
@@ -286,17 +289,19 @@ def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
       allocation=settings.known(first.allocation), on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
       averaging=building.make_averaging(first), mesh=mesh,
-      checkpoints=checkpoints)
+      place=place, checkpoints=checkpoints)
   params, average = result.state.params, result.state.average
   if isinstance(average, AverageState):  # else ()
     params = average.mean
-  accuracies = evaluate.accuracies(
-      model.apply, params, records,
-      jnp.stack([split.test for _, split in parts]))
+  # Divided parameters are evaluated where they are.
+  where = mesh if place else None
+  accuracies = sharding.on_host(evaluate.accuracies(
+      model.apply, params, *sharding.replicate(where, (
+          records, jnp.stack([split.test for _, split in parts])))))
+  params = sharding.on_host(params)
   return [
       _result(config, plan, part, run=run, fitted=result,
-              params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]),
-                                  params),
+              params=jax.tree.map(lambda leaf, r=run: leaf[r], params),
               test_accuracy=float(accuracies[run]),
               train_seconds=result.train_seconds / len(configs))
       for run, (config, plan, part) in enumerate(

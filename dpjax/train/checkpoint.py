@@ -120,7 +120,7 @@ def describe(values: Sequence[Any]) -> dict[str, str]:
 def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
                 method_name: str, records: Batch, rows: Array, allocation: str,
                 num_groups: int, chunks: Sequence[int],
-                num_devices: int = 1) -> dict[str, str]:
+                devices: str = '1') -> dict[str, str]:
   """Returns name -> value of every visible setting that decides a fit's bits.
 
   Keys, rows and records enter by a checksum. Whoever sees a checksum can test
@@ -134,7 +134,7 @@ def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
       'keys': _digest(keys), 'rows': _digest(rows), 'records': _digest(records),
       # Another version or device may compile to other roundings.
       'jax': jax.__version__, 'device': jax.devices()[0].device_kind,
-      'devices': str(num_devices)
+      'devices': devices
   }
 
 

@@ -352,25 +352,3 @@ def noised_sensitivity(method: Method, allocation: str,
   return lambda sensitivity, sums: lattice_privatizer.on_lattice(
       sensitivity, sums, noise_multiplier=multiplier, allocation=allocation,
       adaptive=method.bounder.adaptive)[0]
-
-
-def over_runs(run: Callable[..., tuple[TrainState, StepInfo]]
-              ) -> Callable[..., tuple[TrainState, StepInfo]]:
-  """Returns `run` for L states, multipliers and rows; infos [num_steps, L].
-
-  An accelerator runs them side by side. A CPU runs them one after the other,
-  which is faster there: batched products of small matrices are slow, and fused
-  code computes a nonlinearity again for each of its uses.
-  """
-
-  def all_runs(states: TrainState, multipliers: Array, rows: Array,
-               records: Batch) -> tuple[TrainState, StepInfo]:
-    if jax.default_backend() == 'cpu':
-      states, infos = jax.lax.map(lambda args: run(*args, records),
-                                  (states, multipliers, rows))
-    else:
-      states, infos = jax.vmap(run, (0, 0, 0, None))(states, multipliers, rows,
-                                                     records)
-    return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), infos)
-
-  return all_runs
