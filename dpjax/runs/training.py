@@ -192,8 +192,7 @@ def train(
     dataset: building.Dataset | None = None,
     on_plans: OnPlans | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-    mesh: jax.sharding.Mesh | None = None,
-    place: Place | None = None,
+    mesh: jax.sharding.Mesh | None = None, place: Place | None = None,
     checkpoints: Checkpoints | None = None,
     keys: PRNGKey | None = None,
 ) -> list[TrainingResult]:

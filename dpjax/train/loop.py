@@ -151,13 +151,11 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     >>> result.state.params['dense_00']['kernel'].shape  # Of one run.
     (1, 30, 2)
   """
-  batch, rows, source = _checked(
+  batch, rows, source, placed = _checked(
       records, rows, mesh, place, (keys, plans, model, method, optimizer))
   init_keys = _init_keys(keys, init_keys, checkpoints is not None)
-  placed = placement.chosen(mesh, place, inputs.as_parameters(
-      jax.eval_shape(model.init, jax.random.key(0))))
-  together = max_parallel if source is None and placed is None else 1
-  groups = _run_groups(len(plans), together)
+  alone = source is not None or placed is not None
+  groups = _run_groups(len(plans), 1 if alone else max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
   saver = None if checkpoints is None else Saver(
       checkpoints, checkpoint.fingerprint(
@@ -178,9 +176,9 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   compiled = time.perf_counter()
   parts = _train(program, arguments, batch, lengths, saver, on_progress)
   seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
-  state = _concatenate(
-      [sharding.local(mesh, p.state, placed) for p in parts], 0, len(plans),
-      jnp.concatenate)
+  one = None if placed else mesh  # Divided states stay on the mesh.
+  state = _concatenate([sharding.local(one, p.state) for p in parts], 0,
+                       len(plans), jnp.concatenate)
   info = _concatenate([p.info for p in parts], 1, len(plans), np.concatenate)
   used_keys.add(keys)  # Only now: a fit that failed has released nothing.
   return FitResult(state, info, tuple(p.event for p in plans),
@@ -191,8 +189,11 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
 def _checked(records: Batch | Source, rows: Array | None,
              mesh: jax.sharding.Mesh | None, place: Place | None,
              rest: tuple[Any, Sequence[TrainingPlan], Any, Any, Any]
-             ) -> tuple[Batch, Array, Source | None]:
-  """Returns (records, or two of those of a source; rows; source or None)."""
+             ) -> tuple[Batch, Array, Source | None, Placement | None]:
+  """Returns checked arguments: records, rows, source and placement.
+
+  With a source the records are two of its own.
+  """
   source = records if isinstance(records, Source) else None
   if source is not None:
     batch, rows = streaming.check(*rest, source, rows)
@@ -200,7 +201,9 @@ def _checked(records: Batch | Source, rows: Array | None,
     batch, rows = requirements.check(*rest, records, rows)
   sharding.check(mesh, rest[1][0].sampler.max_batch_size,
                  data_only=place is None)
-  return batch, rows, source
+  return batch, rows, source, placement.chosen(
+      mesh, place, inputs.as_parameters(
+          jax.eval_shape(rest[2].init, jax.random.key(0))))
 
 
 def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None,
@@ -279,7 +282,8 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
         allocation=allocation, strategy=plan.strategy,
-        on_lattice=plan.lattice_size is not None)
+        on_lattice=plan.lattice_size is not None,
+        shardings=placed.params if placed and placed.is_divided else None)
 
   def init(keys: tuple[PRNGKey, PRNGKey], multiplier: Array) -> TrainState:
     return steps.init_state(keys[0], model=model, method=method,

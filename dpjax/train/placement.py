@@ -4,8 +4,7 @@ The user places the parameters with `jax.device_put`, `fully_sharded` or
 `divided`; the states of steps follow them.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax

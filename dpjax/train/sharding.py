@@ -342,12 +342,8 @@ def on_host(values: PyTree) -> PyTree:
   return jax.tree.map(leaf, values)
 
 
-def local(mesh: Mesh | None, values: PyTree,
-          placed: Placement | None = None) -> PyTree:
-  """Returns replicated values as arrays on one device of this process.
-
-  With `placed` some of the values are divided, and all stay on the mesh.
-  """
-  if mesh is None or placed is not None:
+def local(mesh: Mesh | None, values: PyTree) -> PyTree:
+  """Returns replicated values as arrays on one device of this process."""
+  if mesh is None:
     return values
   return jax.tree.map(lambda leaf: leaf.addressable_data(0), values)

@@ -32,7 +32,8 @@ def make_transform(method: Method, sampler: Sampler,
                    optimizer: optax.GradientTransformation, *,
                    key: PRNGKey, noise_multiplier: Array | float,
                    allocation: str, on_lattice: bool = False,
-                   strategy: Strategy | None = None
+                   strategy: Strategy | None = None,
+                   shardings: PyTree | None = None
                    ) -> optax.GradientTransformationExtraArgs:
   """Returns the privatizer of `method` followed by the optimiser.
 
@@ -53,6 +54,8 @@ def make_transform(method: Method, sampler: Sampler,
     allocation: how noise is split over blocks, see `privacy.blocks`.
     on_lattice: use Gaussian noise on a lattice, not floating-point noise.
     strategy: correlates the noise of steps; None for independent noise.
+    shardings: of the parameters, for noise on a lattice; floating-point noise
+      of divided parameters is an argument of the update.
 
   Raises:
     ValueError: if a strategy is given for other than floating-point Gaussian
@@ -68,7 +71,8 @@ def make_transform(method: Method, sampler: Sampler,
         key, noise_multiplier=noise_multiplier, order=method.noise_order,
         expected_batch_size=sampler.expected_batch_size)
   elif method.private:
-    make = (lattice_privatizer.lattice_privatizer if on_lattice else
+    make = (functools.partial(lattice_privatizer.lattice_privatizer,
+                              shardings=shardings) if on_lattice else
             functools.partial(privatizer.gaussian_privatizer,
                               strategy=strategy))
     first = make(
