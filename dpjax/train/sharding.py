@@ -331,8 +331,8 @@ def on_host(values: PyTree) -> PyTree:
   With several processes each of them calls it, and gets all values.
   """
 
-  def leaf(value: Array) -> np.ndarray:
-    if not value.is_fully_addressable:
+  def leaf(value: Any) -> np.ndarray:
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
       if not value.is_fully_replicated:
         value = jax.jit(lambda each: each, out_shardings=NamedSharding(
             value.sharding.mesh, PartitionSpec()))(value)
