@@ -71,7 +71,8 @@ def records(model):
   """Returns records of a table, or of digits."""
   if model is IMAGES:
     train = registry.load('digits').train
-    return Batch(train.x[:NUM], train.y[:NUM])
+    return Batch(jnp.asarray(train.x[:NUM], jnp.float32) / 16,
+                 jnp.asarray(train.y[:NUM]))
   rng = np.random.default_rng(0)
   return Batch(jnp.asarray(rng.normal(size=(NUM, 16)), jnp.float32),
                jnp.asarray(rng.integers(0, 8, NUM), jnp.int32))

@@ -47,9 +47,8 @@ def _ran(path, *names):
 def test_eight_devices_train_what_one_trains(case, tmp_path):
   """Noise included, so it is drawn once, from the same key.
 
-  Noisy sums lie on a grid of 1/256 of their noise at most, so most parameters
-  are equal in all bits. On a lattice, and without noise, sums differ by float32
-  rounding.
+  Parameters differ by float32 rounding. Noisy sums lie on a grid of 1/256 of
+  their noise at most, and a few of them may be rounded to another point.
   """
   arrays, _ = _ran(tmp_path / 'arrays.npz', *(
       f'{case}/{layout}' for layout in ('one', 'fsdp', 'both')))
@@ -57,10 +56,7 @@ def test_eight_devices_train_what_one_trains(case, tmp_path):
   assert np.abs(one).max() > 0.1
   for layout in ('fsdp', 'both'):
     difference = np.abs(one - arrays[f'{case}/{layout}'])
-    if case in ('sgd', 'lattice'):
-      assert difference.max() < 1e-6
-    else:
-      assert np.mean(difference != 0) < 0.05 and difference.max() < 1e-3
+    assert np.mean(difference > 1e-6) < 0.05 and difference.max() < 1e-3
 
 
 @pytest.mark.slow
