@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 import contextlib
+import functools
 import os
 
 from absl import flags
 import jax
 
 from dpjax import errors
+from dpjax.train import placement
 from dpjax.train import processes
 from dpjax.train import sharding
 
@@ -17,7 +19,17 @@ FLAGS = flags.FlagValues()
 _NUM_DEVICES = flags.DEFINE_string(
     'num_devices', None, 'Devices that share every batch, a number or "all". '
     'The number must divide --max_batch_size, if that is given. Default: 1, or '
-    'all devices with several processes.', FLAGS)
+    'all devices with several processes. Each device has all parameters.',
+    FLAGS)
+_MESH = flags.DEFINE_string(
+    'mesh', None, 'Axes of devices with their sizes, such as data:2,model:4, '
+    'instead of --num_devices. Devices along data share every batch, and their '
+    'number must divide --max_batch_size, if that is given. Parameters of '
+    '16384 numbers or more are divided: over model their last dimension, which '
+    'is that of the outputs of a layer, and over data the longest other one; a '
+    'dimension that the size does not divide is not divided. So are the state '
+    'of the optimiser and the noise. Runs are trained one after the other.',
+    FLAGS)
 _DISTRIBUTED = flags.DEFINE_bool(
     'distributed', False, 'This is one of several processes, which find each '
     'other through Slurm, Open MPI or a TPU pod. All get the same flags and '
@@ -69,6 +81,8 @@ def start() -> None:
 
 def mesh() -> jax.sharding.Mesh | None:
   """Returns the mesh of devices that share each batch; None for one device."""
+  if _MESH.value is not None:
+    return _divided_mesh(_MESH.value)
   # Processes share a batch, and all devices take part.
   text = _NUM_DEVICES.value or ('all' if jax.process_count() > 1 else '1')
   if text == 'all':
@@ -80,6 +94,33 @@ def mesh() -> jax.sharding.Mesh | None:
                      f'{len(jax.devices())} devices; --num_devices must be '
                      f'all, got {text}')
   return None if int(text) == 1 else sharding.data_mesh(int(text))
+
+
+def _divided_mesh(text: str) -> jax.sharding.Mesh:
+  """Returns the mesh that --mesh asks for."""
+  if _NUM_DEVICES.value is not None:
+    raise ValueError('--mesh and --num_devices exclude each other: the sizes '
+                     'of --mesh say how many devices there are')
+  axes = [each.strip().partition(':') for each in text.split(',')]
+  names = [name for name, _, _ in axes]
+  if (placement.AXIS not in names or len(set(names)) < len(names)
+      or not {*names} <= {placement.AXIS, placement.MODEL}
+      or not all(size.isdecimal() and int(size) for _, _, size in axes)):
+    raise ValueError('--mesh must be data:N, or data:N and model:M separated '
+                     f'by a comma, with integers >= 1, got {text!r}')
+  mesh = sharding.device_mesh({name: int(size) for name, _, size in axes})
+  if jax.process_count() > 1 and mesh.size != len(jax.devices()):
+    raise ValueError(f'{jax.process_count()} processes use all of their '
+                     f'{len(jax.devices())} devices; the sizes of --mesh '
+                     f'multiply to {mesh.size}')
+  return mesh
+
+
+def place(mesh: jax.sharding.Mesh | None) -> placement.Place | None:
+  """Returns how --mesh divides parameters over a mesh; None without it."""
+  if _MESH.value is None or mesh is None:
+    return None
+  return functools.partial(placement.divided, mesh)
 
 
 @contextlib.contextmanager

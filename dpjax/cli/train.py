@@ -54,8 +54,9 @@ against anyone who guesses the seed, and its summary says so. falls_short in
 summary.json lists further differences between the run and the mechanism that
 epsilon is proven for.
 
---num_devices=all divides every batch among the devices of the machine; for
-several machines see --helpfull. Results equal those of one device up to
+--num_devices=all divides every batch among the devices of the machine, and
+--mesh=data:2,model:4 divides parameters too, for models larger than one device;
+for several machines see --helpfull. Results equal those of one device up to
 rounding.
 """
 
@@ -258,11 +259,12 @@ def main(argv: Sequence[str]) -> int:
   # JAX must know of other processes before it first computes.
   devices.start()
   with devices.first_speaks():
+    mesh = devices.mesh()
     summaries_by_config = running.run(
         _groups(configs, output_dir),
         dict(zip(configs, folders, strict=True)),
-        data_dir=shared.DATA_DIR.value, mesh=devices.mesh(),
-        checkpoint_seconds=_CHECKPOINT_SECONDS.value)
+        data_dir=shared.DATA_DIR.value, mesh=mesh,
+        place=devices.place(mesh), checkpoint_seconds=_CHECKPOINT_SECONDS.value)
     print(_table([summaries_by_config[config] for config in configs]), end='')
     print(f'written to {output_dir}')
     print(summaries.not_to_publish(configs))

@@ -61,8 +61,8 @@ class Plan(NamedTuple):
 
 def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
                      kept: Array, plan: Plan | None = None, *,
-                     gram_is_cheaper: Callable[[Layer], bool] | None = None
-                     ) -> RecordGradients:
+                     gram_is_cheaper: Callable[[Layer], bool] | None = None,
+                     shards: Shards = shards_lib.WHOLE) -> RecordGradients:
   """Returns `of_record_loss` for a network and a loss of its outputs.
 
   Args:
@@ -73,9 +73,11 @@ def record_gradients(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
     kept: [b] bool; the gradients of other records count as zero.
     plan: for `of_network`, if it has been made.
     gram_is_cheaper: see `of_record_loss`.
+    shards: see `of_record_loss`.
   """
   return of_record_loss(of_network(apply, loss), params, (batch.x, batch.y),
-                        kept, plan, gram_is_cheaper=gram_is_cheaper)
+                        kept, plan, gram_is_cheaper=gram_is_cheaper,
+                        shards=shards)
 
 
 def of_network(apply: ApplyFn, loss: LossFn

@@ -2,6 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
 import optax
 
 from dpjax import errors
@@ -18,8 +20,8 @@ from dpjax.typing import Array, PRNGKey, PyTree
 def lattice_privatizer(
     key: PRNGKey, *, noise_multiplier: Array | float,
     expected_batch_size: float, allocation: str = 'optimal',
-    adaptive: Adaptive | None = None,
-    sum_error: float = 0.0) -> optax.GradientTransformationExtraArgs:
+    adaptive: Adaptive | None = None, sum_error: float = 0.0,
+    shardings: PyTree | None = None) -> optax.GradientTransformationExtraArgs:
   """Rounds bounded sums to a lattice and adds rounded Gaussian noise to them.
 
   It has the guarantee and the arguments of `privatizer.gaussian_privatizer`,
@@ -47,6 +49,8 @@ def lattice_privatizer(
     sum_error: additional sensitivity of a float32 sum compared with an exact
       one, relative to D_k; `lattice.sum_error` is a proven bound. The default
       treats sums as exact.
+    shardings: a `NamedSharding` for each parameter, if they are divided over
+      devices: each device draws the noise of its own parts, the same numbers.
 
   Returns:
     An optax transform as in `privatizer.gaussian_privatizer`, but it rejects
@@ -81,7 +85,8 @@ def lattice_privatizer(
                 for values in (spacings, outers))
     noisy = lattice.add_noise(
         jax.random.fold_in(state.key, state.step),
-        sums if adaptive is None else (sums, indicators), *prefixes)
+        sums if adaptive is None else (sums, indicators), *prefixes,
+        _with_indicators(shardings, adaptive))
     mean = tree.scale(1 / expected_batch_size, noisy)
     mean, counts = (mean, ()) if adaptive is None else mean
     multiplier = blocks.joint_noise_multiplier(
@@ -122,6 +127,15 @@ def on_lattice(l2_sensitivity: PyTree, sums: PyTree,
   return jax.tree.unflatten(structure, [
       bound + size**0.5 * spacing
       for bound, size, spacing in zip(leaves, sizes, spacings)]), spacings
+
+
+def _with_indicators(shardings: PyTree | None,
+                     adaptive: Adaptive | None) -> PyTree | None:
+  """Returns the shardings of all noised values; every device has indicators."""
+  if shardings is None or adaptive is None:
+    return shardings
+  whole = NamedSharding(jax.tree.leaves(shardings)[0].mesh, PartitionSpec())
+  return shardings, jax.tree.map(lambda _: whole, adaptive.init)
 
 
 def _check_indicators(noise_multiplier: Array | float,

@@ -16,12 +16,15 @@ from dpjax.grads import clipping
 from dpjax.grads import inputs
 from dpjax.grads import isolation
 from dpjax.grads import microbatches
+from dpjax.grads import shards as shards_lib
 from dpjax.grads import weighted
 from dpjax.grads.bookkeeping import Plan
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.quantiles import Adaptive
 from dpjax.grads.records import RecordGradients
+from dpjax.grads.shards import Divisible
+from dpjax.grads.shards import Shards
 from dpjax.typing import ApplyFn, Array, Batch, LossFn, Params, PyTree
 
 
@@ -88,7 +91,7 @@ def clipped(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
   weighted.check_clip_norms(clip_norm)
   sums = _rule_sums(apply, loss, weighted.clip, kernel, microbatch_size)
   return GradientBounder(
-      lambda params, batch, mask: sums(params, batch, mask, clip_norm),
+      _at(sums, clip_norm),
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
 
 
@@ -116,7 +119,7 @@ def normalized(apply: ApplyFn, loss: LossFn, *, clip_norm: PyTree,
       norms, clip_norm=bound, stabilizer=stabilizer)
   sums = _rule_sums(apply, loss, rule, kernel, microbatch_size)
   return GradientBounder(
-      lambda params, batch, mask: sums(params, batch, mask, clip_norm),
+      _at(sums, clip_norm),
       lambda certificate: jax.tree.map(jnp.float32, clip_norm))
 
 
@@ -143,10 +146,16 @@ def adaptively_clipped(apply: ApplyFn, loss: LossFn, *, adaptive: Adaptive,
   return GradientBounder(sums, lambda certificate, radii: radii, adaptive)
 
 
+def _at(sums: Divisible, bounds: PyTree) -> Divisible:
+  """Returns sums with fixed bounds."""
+  return Divisible(lambda params, batch, mask, *, shards: sums.function(
+      params, batch, mask, bounds, shards=shards))
+
+
 def _rule_sums(apply: ApplyFn, loss: LossFn,
                rule: Callable[[Array, Array], Array], kernel: str,
                microbatch_size: int | None, indicators: bool = False
-               ) -> Callable[[Params, Batch, Array, PyTree], BoundedSums]:
+               ) -> Divisible:
   """Returns `weighted.sums` of a network and a loss that mix no records.
 
   Args:
@@ -158,27 +167,31 @@ def _rule_sums(apply: ApplyFn, loss: LossFn,
     indicators: see `weighted.sums`.
   """
   gradients_of = KERNELS[errors.check_choice('kernel', kernel, KERNELS)]
-  sums = weighted.sums(
-      functools.partial(gradients_of, apply, loss),
-      weighted.preparation(kernel, bookkeeping.of_network(apply, loss), tuple),
-      rule, microbatch_size, indicators)
+  record_loss = bookkeeping.of_network(apply, loss)
   check = isolation.checker(apply, loss)  # Once for each shape.
 
-  def checked(params: Params, batch: Batch, mask: Array,
-              bounds: PyTree) -> BoundedSums:
+  def checked(params: Params, batch: Batch, mask: Array, bounds: PyTree, *,
+              shards: Shards) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
-    check(params, batch)
+    check(jax.eval_shape(shards.wholes, params), batch)
+    sums = weighted.sums(
+        functools.partial(gradients_of, apply, loss, shards=shards),
+        weighted.preparation(kernel, record_loss, tuple, shards), rule,
+        microbatch_size, indicators)
     return sums(params, batch, mask, bounds)
 
-  return checked
+  return Divisible(checked)
 
 
 def _by_vmap(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,
-             kept: Array, plan: Plan | None = None) -> RecordGradients:
+             kept: Array, plan: Plan | None = None, *,
+             shards: Shards = shards_lib.WHOLE) -> RecordGradients:
   """Forms the gradient of every record; the reference kernel."""
   del plan
-  losses, grads = per_example_gradients(apply, loss, params, batch)
-  return weighted.formed(losses, grads, kept)
+  gradients = weighted.formed(*per_example_gradients(
+      apply, loss, shards.wholes(params), batch), kept)
+  return gradients._replace(
+      weighted=lambda weights: shards.owns(gradients.weighted(weights)))
 
 
 KERNELS = {'bookkeeping': bookkeeping.record_gradients, 'vmap': _by_vmap}
@@ -242,12 +255,16 @@ def summed(apply: ApplyFn, loss: LossFn,
   """
   check = isolation.checker(apply, loss)
 
-  def sums(params: Params, batch: Batch, mask: Array) -> BoundedSums:
+  def sums(params: Params, batch: Batch, mask: Array, *,
+           shards: Shards) -> BoundedSums:
     params, batch = inputs.as_parameters(params), inputs.as_batch(batch)
-    check(params, batch)
-    return plain_sums(apply, loss, params, batch, mask, microbatch_size)
+    check(jax.eval_shape(shards.wholes, params), batch)
+    # The gradient by the part of a parameter is the own part of the sum.
+    return plain_sums(lambda params, x: apply(shards.wholes(params), x), loss,
+                      params, batch, mask, microbatch_size)
 
-  return GradientBounder(sums, lambda certificate: jnp.float32(jnp.inf))
+  return GradientBounder(Divisible(sums),
+                         lambda certificate: jnp.float32(jnp.inf))
 
 
 def plain_sums(apply: ApplyFn, loss: LossFn, params: Params, batch: Batch,

@@ -179,3 +179,37 @@ def evaluate(equations: Sequence[core.JaxprEqn], values: Values) -> None:
     else:
       outs = jaxprs.bind(equation, [whole(value) for value in inputs])
     values.update(zip(equation.outvars, outs, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class Divisible:
+  """Sums of a gradient bounder that can be computed from parts.
+
+  Attributes:
+    function: `GradientBounder.sums` with one more argument, `shards`. For
+      parameters that are parts, the total has the own part of the sum over all
+      devices.
+  """
+  function: Callable[..., Any]
+
+  def __call__(self, *args: Any) -> Any:
+    """Returns the sums of parameters of which this device has all."""
+    return self.function(*args, shards=WHOLE)
+
+
+def divided(sums: Callable[..., Any], shards: Shards) -> Callable[..., Any]:
+  """Returns sums that read and return parts, for use in `jax.shard_map`.
+
+  Args:
+    sums: of a gradient bounder. If they are not `Divisible`, all parameters are
+      collected for them at once.
+    shards: which parameters are parts.
+  """
+  if isinstance(sums, Divisible):
+    return functools.partial(sums.function, shards=shards)
+
+  def collected(params: Params, *rest: Any) -> Any:
+    result = sums(shards.wholes(params), *rest)
+    return result._replace(total=shards.owns(result.total))
+
+  return collected

@@ -170,9 +170,8 @@ def random_pairs(key: PRNGKey, shape: tuple[int, ...],
     return tuple(jax.random.bits(jax.random.fold_in(key, start), (2, *shape),
                                  jnp.uint32))
   first, second = jax.random.key_data(key)
-  places = jnp.uint32(start) + jax.lax.iota(jnp.uint32, size)
-  left, right = threefry.threefry_2x32((first, second),
-                                       (places, jnp.zeros_like(places)))
+  left, right = threefry.pairs_at(
+      (first, second), jnp.uint32(start) + jax.lax.iota(jnp.uint32, size))
   return left.reshape(shape), right.reshape(shape)
 
 

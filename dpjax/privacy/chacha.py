@@ -175,6 +175,22 @@ def pairs(key: Array, start: int, size: int) -> tuple[Array, Array]:
   return output[:half].reshape(-1)[:size], output[half:].reshape(-1)[:size]
 
 
+def pairs_at(key: Array, places: Array, *, start: int,
+             size: int) -> tuple[Array, Array]:
+  """Returns `pairs(key, start, size)` at `places`, computing only these.
+
+  Args: see `words_at`.
+  """
+  half = BLOCK_WORDS // 2
+  columns = jnp.uint32(-(-size // half))
+  output = blocks(key, jnp.uint32(start) + places % columns, (_PAIRS, 0, 0))
+  chosen = jax.lax.iota(jnp.uint32, half)[:, None] == (places // columns)[None]
+  left, right = (jnp.sum(jnp.where(chosen, part, jnp.uint32(0)), 0,
+                         dtype=jnp.uint32)
+                 for part in (output[:half], output[half:]))
+  return left, right
+
+
 def _seed(seed: Array) -> Array:
   """Returns the key of an integer: its two words, then zeros."""
   low = jax.lax.convert_element_type(seed, jnp.uint32)

@@ -22,12 +22,15 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import NamedSharding
 import mpmath
 import numpy as np
 
 from dpjax import errors
+from dpjax import tree
 from dpjax.privacy import additive
-from dpjax.typing import Array, PRNGKey
+from dpjax.privacy import sharded
+from dpjax.typing import Array, PRNGKey, PyTree
 
 RESOLUTION = 96
 """Weights are multiples of 2^-96."""
@@ -106,6 +109,49 @@ def draw_rows(table: NoiseTable, key: PRNGKey, shape: tuple[int, int]) -> Array:
   high, low = additive.random_pairs(key, shape)
   ties, _ = additive.random_pairs(key, (shape[0], 1), math.prod(shape))
   return jax.lax.map(lambda words: _look_up(table, *words), (high, low, ties))
+
+
+def draw_rows_in_parts(table: NoiseTable, key: PRNGKey, num_rows: int,
+                       values: PyTree, shardings: PyTree) -> list[PyTree]:
+  """Draws `draw_rows` for arrays that are divided over devices.
+
+  Args:
+    table: distribution of the draws.
+    key: of threefry or ChaCha20, used for nothing else.
+    num_rows: number of draws of each value.
+    values: arrays or their shapes.
+    shardings: a `NamedSharding` for each leaf of `values`, all of one mesh.
+
+  Returns:
+    A tree like `values` for each row: the numbers of `draw_rows(table, key,
+    (num_rows, size))`, where size is that of all leaves, in order.
+  """
+  leaves, structure = jax.tree.flatten(values)
+  total, start = tree.count(values), 0
+  drawn = []
+  for leaf, where in zip(leaves, jax.tree.leaves(shardings), strict=True):
+    drawn.append(_leaf_in_parts(table, key, (num_rows, total), leaf.shape,
+                                start, where))
+    start += math.prod(leaf.shape)
+  return [jax.tree.unflatten(structure, row) for row in zip(*drawn)]
+
+
+def _leaf_in_parts(table: NoiseTable, key: PRNGKey, rows: tuple[int, int],
+                   shape: tuple[int, ...], start: int, where: NamedSharding
+                   ) -> tuple[Array, ...]:
+  """Returns for each row the draws of one leaf, which begins at `start`."""
+  num_rows, total = rows
+  generator, size = jax.random.key_impl(key), num_rows * total
+  additive.check_places(size + num_rows)
+
+  def draw_at(words: Array, places: Array) -> tuple[Array, ...]:
+    own = jax.random.wrap_key_data(words, impl=generator)
+    ties, _ = additive.random_pairs(own, (num_rows, 1), size)
+    return tuple(_look_up(table, *sharded.pairs_at(
+        own, jnp.uint32(row * total + start) + places, size), ties[row])
+                 for row in range(num_rows))
+
+  return sharded.computed(draw_at, key, shape, where)
 
 
 def num_places(shape: tuple[int, ...]) -> int:

@@ -93,8 +93,8 @@ def rounded(values: Array, step: Array) -> Array:
   return jnp.clip(units, -_LARGEST_VALUE, _LARGEST_VALUE).astype(jnp.int32)
 
 
-def add_noise(key: PRNGKey, values: PyTree, steps: PyTree,
-              outers: PyTree) -> PyTree:
+def add_noise(key: PRNGKey, values: PyTree, steps: PyTree, outers: PyTree,
+              shardings: PyTree | None = None) -> PyTree:
   """Returns values rounded to the lattice plus noise on it, as float32.
 
   The int32 result is rounded to float32, which is post-processing.
@@ -105,18 +105,24 @@ def add_noise(key: PRNGKey, values: PyTree, steps: PyTree,
     steps: spacings s, a tree prefix of `values`; powers of two. Where s is 0,
       zeros are released.
     outers: `outer_multiplier` of each spacing, with the structure of `steps`.
+    shardings: a `NamedSharding` for each leaf of `values` if they are divided:
+      each device draws the noise of its own parts, the same numbers.
   """
   noise = tree.map_blocks(
       lambda outer, near, middle, far: near + _INNER * middle + outer * far,
-      outers, *_draws(key, values))
+      outers, *_draws(key, values, shardings))
   # No int32 overflow: values are within 2^30, noise is below 2^25.
   return tree.map_blocks(
       lambda step, value, drawn: (rounded(value, step) + drawn).astype(
           jnp.float32) * step, steps, values, noise)
 
 
-def _draws(key: PRNGKey, values: PyTree) -> list[PyTree]:
+def _draws(key: PRNGKey, values: PyTree,
+           shardings: PyTree | None) -> list[PyTree]:
   """Draws Z1, Z2 and Z3 for every value; three trees like `values`."""
+  if shardings is not None:
+    return integers.draw_rows_in_parts(_noise_table(), key, 3, values,
+                                       shardings)
   leaves, structure = jax.tree.flatten(values)
   rows = integers.draw_rows(_noise_table(), key, (3, tree.count(values)))
   # Numbers of all leaves in a row: leaf by leaf, up to these places.

@@ -1,9 +1,10 @@
-"""Gaussian noise of arrays that are divided over devices.
+"""Noise of arrays that are divided over devices.
 
 Each device draws the noise of its own part only, and the numbers are those that
-`additive.unit_noise` draws for the whole arrays on one device: the generators
-compute any word of a key's sequence from its place. No device holds a whole
-array, and no word is sent from one device to another.
+`additive.unit_noise` or, on a lattice, `integers.draw_rows` draws for the whole
+arrays on one device: the generators compute any word of a key's sequence from
+its place. No device holds a whole array, and no word is sent from one device to
+another.
 
 Privacy: a coordinate of an array has one place in the sequence of the key,
 whichever device computes it, and two coordinates never share one. So noise on
@@ -16,7 +17,7 @@ array a device computes 16 / D, or 2 / D, of the blocks that one device computes
 for all of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 import math
 
@@ -74,22 +75,61 @@ def _divided(key: PRNGKey, shape: tuple[int, ...], start: int,
              sharding: NamedSharding) -> Array:
   """Returns `additive.standard_normal` of one leaf, divided over devices."""
   additive.check_places(start + math.prod(shape))
+  words_at = functools.partial(_WORDS_AT[_generator(key)], start=start,
+                               size=math.prod(shape))
+  return computed(lambda words, places: additive.normal_of(
+      words_at(words, places)), key, shape, sharding)
+
+
+def pairs_at(key: PRNGKey, places: Array,
+             size: int) -> tuple[Array, Array]:
+  """Returns `additive.random_pairs(key, (size,))` at `places`, only these.
+
+  Args:
+    key: of threefry or ChaCha20.
+    places: [n] uint32, below `size`.
+    size: number of pairs of the sequence, static.
+
+  Raises:
+    ValueError: if the key is of another generator.
+  """
+  return _PAIRS_AT[_generator(key)](jax.random.key_data(key), places, size=size)
+
+
+def _generator(key: PRNGKey) -> str:
+  """Returns the name of a generator that computes words from their places."""
   generator = str(jax.random.key_impl(key))
   if generator not in _WORDS_AT:
     raise ValueError('noise of divided arrays needs a key of '
                      f'{" or ".join(_WORDS_AT)}, got one of {generator}')
-  words_at = functools.partial(_WORDS_AT[generator], start=start,
-                               size=math.prod(shape))
+  return generator
+
+
+def computed(draw_at: Callable[[Array, Array], PyTree], key: PRNGKey,
+             shape: Sequence[int], sharding: NamedSharding) -> PyTree:
+  """Returns numbers of an array, of which each device computes its own part.
+
+  Args:
+    draw_at: (data of the key, places [k] uint32) -> arrays [k], where places
+      count the entries of the array, row by row.
+    key: of the numbers.
+    shape: shape of the array.
+    sharding: where its parts are.
+
+  Returns:
+    What `draw_at` returns, with arrays of this shape.
+  """
+  shape = tuple(shape)
   mesh, spec = sharding.mesh, sharding.spec
   own = sharding.shard_shape(shape)
   # Devices draw the same numbers unless they are along one of these axes.
   names = [_names(entry) for entry in (*spec, *[None] * len(shape))][
       :len(shape)]
 
-  def draw(words: Array) -> Array:
+  def draw(words: Array) -> PyTree:
     firsts = [_position(mesh, axes) * jnp.uint32(size)
               for axes, size in zip(names, own, strict=True)]
-    return _part(functools.partial(words_at, words), firsts, own, shape)
+    return _part(functools.partial(draw_at, words), firsts, own, shape)
 
   return jax.shard_map(draw, mesh=mesh, in_specs=PartitionSpec(),
                        out_specs=spec, check_vma=False)(
@@ -112,12 +152,12 @@ def _position(mesh: Mesh | AbstractMesh, axes: Sequence[str]) -> Array:
   return position
 
 
-def _part(words_at: functools.partial[Array], firsts: Sequence[Array],
-          own: Sequence[int], shape: Sequence[int]) -> Array:
-  """Returns the normal numbers of the part [*own] of an array [*shape].
+def _part(draw_at: Callable[[Array], PyTree], firsts: Sequence[Array],
+          own: Sequence[int], shape: Sequence[int]) -> PyTree:
+  """Returns the numbers of the part [*own] of an array [*shape].
 
   Args:
-    words_at: places in the array, row by row -> their words.
+    draw_at: places in the array, row by row -> their numbers.
     firsts: index of the first entry of the part along each axis.
     own: shape of the part.
     shape: shape of the array.
@@ -126,7 +166,7 @@ def _part(words_at: functools.partial[Array], firsts: Sequence[Array],
   length = max(_LEAST_CHUNK, -(-size // _NUM_CHUNKS))
   length = min(length, size)
 
-  def chunk(number: Array) -> Array:
+  def chunk(number: Array) -> PyTree:
     rest = number * jnp.uint32(length) + jax.lax.iota(jnp.uint32, length)
     place, stride = jnp.zeros([length], jnp.uint32), 1
     for first, width, whole in reversed(list(zip(firsts, own, shape,
@@ -135,15 +175,24 @@ def _part(words_at: functools.partial[Array], firsts: Sequence[Array],
       place, rest = place + index * jnp.uint32(stride), rest // jnp.uint32(
           width)
       stride *= whole
-    return additive.normal_of(words_at(place))
+    return draw_at(place)
 
   count = -(-size // length)
-  return jax.lax.map(chunk, jax.lax.iota(jnp.uint32, count)).reshape(-1)[
-      :size].reshape(own)
+  return jax.tree.map(
+      lambda numbers: numbers.reshape(-1)[:size].reshape(own),
+      jax.lax.map(chunk, jax.lax.iota(jnp.uint32, count)))
 
 
 def _threefry_at(key: Array, places: Array, *, start: int, size: int) -> Array:
   return threefry.words_at((key[0], key[1]), places, start, size)
 
 
+def _threefry_pairs_at(key: Array, places: Array, *,
+                       size: int) -> tuple[Array, Array]:
+  del size
+  return threefry.pairs_at((key[0], key[1]), places)
+
+
+_PAIRS_AT = {chacha.NAME: functools.partial(chacha.pairs_at, start=0),
+             'threefry2x32': _threefry_pairs_at}
 _WORDS_AT = {chacha.NAME: chacha.words_at, 'threefry2x32': _threefry_at}

@@ -95,6 +95,16 @@ def words_at(key: tuple[Array, Array], places: Array, start: int,
   return jnp.where(is_second, right, left)
 
 
+def pairs_at(key: tuple[Array, Array], places: Array) -> tuple[Array, Array]:
+  """Returns two words for each place, see `additive.random_pairs`.
+
+  Args:
+    key: two uint32 scalars.
+    places: [n] uint32.
+  """
+  return threefry_2x32(key, (places, jnp.zeros_like(places)))
+
+
 def words_of_several(key: tuple[Array, Array], start: int,
                      sizes: Sequence[int]) -> Array:
   """Returns the blocks [2, n] of `words` of each size, one after another.

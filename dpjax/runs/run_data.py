@@ -1,6 +1,7 @@
 """What runs train on and are evaluated on, in memory or on disk."""
 
 from collections.abc import Callable, Iterator, Sequence
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -10,6 +11,9 @@ import numpy as np
 
 from dpjax.data import splits
 from dpjax.data.streamed import StreamedDataset
+from dpjax.runs import building
+from dpjax.runs import canaries as canaries_lib
+from dpjax.runs import run_users
 from dpjax.runs import settings
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
@@ -37,13 +41,54 @@ class RunData(NamedTuple):
   canaries: Sequence[Canaries | None]
 
 
+def in_memory(dataset: building.Dataset,
+              parts: Sequence[tuple[Canaries | None, splits.Split]]) -> RunData:
+  """Returns the data of runs on records in memory.
+
+  Args:
+    dataset: after `building.prepare`.
+    parts: canaries, None without, and split of each run.
+  """
+  records, rows = dataset.records, [part.train for _, part in parts]
+  canaries = [each for each, _ in parts]
+  if canaries[0] is not None:
+    records, slots = canaries_lib.join(
+        records, [each for each in canaries if each is not None])
+    rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
+  tests = [part.test for _, part in parts]
+  return RunData(records, jnp.stack(rows), len(tests[0]),
+                 functools.partial(_accuracies, dataset, records, tests),
+                 canaries)
+
+
+def _accuracies(dataset: building.Dataset, records: Batch,
+                tests: Sequence[Array], apply: ApplyFn, params: Params,
+                where: Mesh | None) -> list[float]:
+  """Returns the accuracies of runs in memory, see `RunData`."""
+  if not isinstance(dataset, run_users.UserTable):
+    return _evaluated(apply, params, records, jnp.stack(tests), where)
+  # Held-out users of two runs may have other numbers of records.
+  return [_evaluated(
+      apply, jax.tree.map(lambda leaf, r=run: leaf[r:r + 1], params),
+      dataset.table.records, dataset.rows_of(test)[None], where)[0]
+          for run, test in enumerate(tests)]
+
+
+def _evaluated(apply: ApplyFn, params: Params, records: Batch, rows: Array,
+               where: Mesh | None) -> list[float]:
+  """Returns the accuracies [L] of parameters [L, ...] on rows [L, m]."""
+  values = evaluate.accuracies(apply, params,
+                               *sharding.replicate(where, (records, rows)))
+  return sharding.on_host(values).tolist()
+
+
 def on_disk(config: TrainingConfig, dataset: StreamedDataset) -> RunData:
   """Returns the data of one run on records that stay on disk."""
   parts = split(config, dataset)
   return RunData(
       source(dataset, parts), None, len(parts.test),
-      lambda apply, params, where: [
-          accuracy(apply, params, dataset, parts, where)], [None])
+      lambda apply, params, where: [accuracy(apply, params, dataset, parts)],
+      [None])
 
 
 def split(config: TrainingConfig,
@@ -72,7 +117,7 @@ def source(dataset: StreamedDataset,
 
 
 def accuracy(apply: ApplyFn, params: Params, dataset: StreamedDataset,
-             parts: splits.NumberedSplit, where: Mesh | None = None) -> float:
+             parts: splits.NumberedSplit) -> float:
   """Returns the accuracy on the test part, read in the order of the files.
 
   Args:
@@ -80,13 +125,11 @@ def accuracy(apply: ApplyFn, params: Params, dataset: StreamedDataset,
     params: parameters of one run, with a leading axis [1].
     dataset: records on disk.
     parts: their split.
-    where: mesh over which the parameters are divided; None for one device.
   """
   one = jax.tree.map(lambda leaf: leaf[0], params)
   read: Any = (dataset.load(numbers) for numbers in _held_out(dataset, parts))
   return evaluate.accuracy_of_parts(
-      apply, one, (sharding.replicate(where, Batch(**jax.tree.map(
-          jnp.asarray, records))) for records in read))
+      apply, one, (Batch(**records) for records in read))
 
 
 def _held_out(dataset: StreamedDataset,

@@ -21,6 +21,7 @@ from dpjax.runs.configuration import TrainingConfig
 from dpjax.runs.settings import known
 from dpjax.train import processes
 from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.placement import Place
 from dpjax.train.plan import TrainingPlan
 
 Plans = Sequence[tuple[TrainingConfig, TrainingPlan]]
@@ -39,7 +40,7 @@ _TOO_LARGE = (
 def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
         folders: Mapping[TrainingConfig, pathlib.Path], *,
         data_dir: str | None, checkpoint_seconds: float,
-        mesh: jax.sharding.Mesh | None = None
+        mesh: jax.sharding.Mesh | None = None, place: Place | None = None
         ) -> dict[TrainingConfig, dict[str, Any]]:
   """Trains the runs that have no summary yet; returns the summaries of all.
 
@@ -50,6 +51,7 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
     checkpoint_seconds: least seconds between checkpoints; 0 writes none, but
       still resumes from those of a killed run.
     mesh: devices that share each batch, or None.
+    place: divides parameters over them, see `loop.fit`.
 
   Raises:
     ValueError, OSError: in one line, for example if a folder has another run.
@@ -73,7 +75,7 @@ def run(groups: Sequence[tuple[Sequence[TrainingConfig], pathlib.Path]],
       num_before = len(completed)
       try:
         results = _train(batch, folder, progress, data_dir, seconds, words,
-                         mesh)
+                         mesh, place)
         for config, result in zip(batch, results, strict=True):
           if config not in completed:
             summary = summaries.summarize(result, environment)
@@ -114,7 +116,8 @@ def _seconds_and_words(batch: Sequence[TrainingConfig], folder: pathlib.Path,
 def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
            progress: progress_lib.Progress, data_dir: str | None,
            checkpoint_seconds: float | None, words: np.ndarray | None,
-           mesh: jax.sharding.Mesh | None) -> list[training.TrainingResult]:
+           mesh: jax.sharding.Mesh | None,
+           place: Place | None) -> list[training.TrainingResult]:
   """Trains runs together; raises MemoryError if they need too much memory."""
   def say(line: str) -> None:
     # Ends the line of progress, so that the message has a line of its own.
@@ -141,7 +144,7 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
   try:
     return training.train(
         batch, data_dir=data_dir, on_plans=on_plans, on_progress=on_progress,
-        mesh=mesh, checkpoints=checkpoints,
+        mesh=mesh, place=place, checkpoints=checkpoints,
         keys=None if words is None else key_lib.from_words(words))
   except RuntimeError as error:
     # JAX has no exception type for running out of memory.

@@ -35,16 +35,16 @@ from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.runs.run_data import RunData
 from dpjax.train import checkpoint
-from dpjax.train import evaluate
 from dpjax.train import loop
 from dpjax.train import sharding
 from dpjax.train import step
 from dpjax.train.averaging import AverageState
 from dpjax.train.checkpoint import Checkpoints
+from dpjax.train.placement import Place
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Array, Batch, Params, PRNGKey
+from dpjax.typing import Params, PRNGKey
 
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
@@ -214,7 +214,7 @@ def train(
     dataset: building.AnyDataset | None = None,
     on_plans: OnPlans | None = None,
     on_progress: Callable[[int, int], None] | None = None,
-    mesh: jax.sharding.Mesh | None = None,
+    mesh: jax.sharding.Mesh | None = None, place: Place | None = None,
     checkpoints: Checkpoints | None = None,
     keys: PRNGKey | None = None,
 ) -> list[TrainingResult]:
@@ -228,6 +228,7 @@ def train(
     on_plans: called with [(resolved configuration, plan)] before training.
     on_progress: called repeatedly with (steps done, steps in total).
     mesh: devices that share each batch, see `loop.fit`.
+    place: divides parameters over the mesh, see `loop.fit`.
     checkpoints: where runs are saved and resumed from.
     keys: [L] secret keys from `run_keys.new_keys`, to resume runs without a
       noise_seed; None draws new ones. They are bound to the configuration and
@@ -240,7 +241,7 @@ def train(
     ValueError, FileNotFoundError: with a message of one line, before training.
   """
   first = configuration.check(configs[0])
-  _check_devices(first, mesh)
+  _check_devices(first, mesh, place)
   _check_together(configs)
   if dataset is None:
     dataset = (building.open_streamed if first.stream else building.load)(
@@ -259,7 +260,9 @@ def train(
     data = run_data.on_disk(configs[0], dataset)
   else:
     keys = run_keys.draw(configs, keys, dataset.records)
-    data = _in_memory(configs, dataset, keys)
+    data = run_data.in_memory(dataset, [
+        draw_parts(config, dataset, key)
+        for config, key in zip(configs, keys, strict=True)])
   num_released = lattice_size(configs[0], dataset)
   plans = [make_plan(config, num_released) for config in configs]
   if on_plans is not None:
@@ -268,14 +271,14 @@ def train(
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description, **description})
   model = building.make_model(configs[0], dataset)
-  return _fit(configs, keys, plans, model, data, on_progress, mesh,
-              checkpoints)
+  return _fit(configs, keys, plans, model, data, on_progress=on_progress,
+              mesh=mesh, place=place, checkpoints=checkpoints)
 
 
-def _check_devices(config: TrainingConfig,
-                   mesh: jax.sharding.Mesh | None) -> None:
+def _check_devices(config: TrainingConfig, mesh: jax.sharding.Mesh | None,
+                   place: Place | None) -> None:
   """Checks that the devices can share the batches of a run."""
-  sharding.check(mesh, config.max_batch_size, data_only=True)
+  sharding.check(mesh, config.max_batch_size, data_only=place is None)
   if mesh is not None and config.method == 'lip_printed':
     raise ValueError('lip_printed divides by the maximum over a batch, which '
                      'devices cannot share: train it on one device')
@@ -316,43 +319,11 @@ def draw_parts(config: TrainingConfig, dataset: building.Dataset,
   return canaries_lib.draw(config, dataset, split, key)
 
 
-def _in_memory(configs: Sequence[TrainingConfig], dataset: building.Dataset,
-               keys: PRNGKey) -> RunData:
-  """Returns the data of runs on records in memory."""
-  canaries, parts = zip(*(
-      draw_parts(config, dataset, key)
-      for config, key in zip(configs, keys, strict=True)), strict=True)
-  records, rows = dataset.records, [split.train for split in parts]
-  if configs[0].num_canaries:
-    records, slots = canaries_lib.join(records, canaries)
-    rows = list(map(jnp.concatenate, zip(rows, slots, strict=True)))
-  tests = [split.test for split in parts]
-  return RunData(
-      records, jnp.stack(rows), len(tests[0]),
-      functools.partial(_accuracies, dataset, records, tests), canaries)
-
-
-def _accuracies(dataset: building.Dataset, records: Batch,
-                tests: Sequence[Array], apply: ApplyFn, params: Params,
-                where: jax.sharding.Mesh | None) -> Sequence[float]:
-  """Returns the accuracy of each run, see `RunData.accuracies`."""
-  if not isinstance(dataset, run_users.UserTable):
-    return sharding.on_host(evaluate.accuracies(
-        apply, params, *sharding.replicate(
-            where, (records, jnp.stack(tests))))).tolist()
-  # Held-out users of two runs may have other numbers of records.
-  return [sharding.on_host(evaluate.accuracies(
-      apply, jax.tree.map(lambda leaf, r=run: leaf[r:r + 1], params),
-      *sharding.replicate(where, (
-          dataset.table.records, dataset.rows_of(test)[None])))).item()
-          for run, test in enumerate(tests)]
-
-
 def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
          plans: Sequence[TrainingPlan], model: Model, data: RunData,
          on_progress: Callable[[int, int], None] | None,
-         mesh: jax.sharding.Mesh | None, checkpoints: Checkpoints | None
-         ) -> list[TrainingResult]:
+         mesh: jax.sharding.Mesh | None, place: Place | None,
+         checkpoints: Checkpoints | None) -> list[TrainingResult]:
   """Trains and evaluates resolved configurations; the arguments of `train`."""
   first = configs[0]
   result = loop.fit(
@@ -363,17 +334,18 @@ def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
       allocation=settings.known(first.allocation), on_progress=on_progress,
       max_parallel=_max_parallel(first, plans[0], model),
       averaging=building.make_averaging(first), mesh=mesh,
-      checkpoints=checkpoints)
+      place=place, checkpoints=checkpoints)
   params, average = result.state.params, result.state.average
   if isinstance(average, AverageState):  # else ()
     params = average.mean
-  accuracies = data.accuracies(model.apply, params)
+  # Divided parameters are evaluated where they are.
+  accuracies = data.accuracies(model.apply, params, mesh if place else None)
+  params = sharding.on_host(params)
   return [
       _result(config, plan, canaries, run=run, fitted=result,
               num_test=data.num_test,
-              params=jax.tree.map(lambda leaf, r=run: np.asarray(leaf[r]),
-                                  params),
-              test_accuracy=float(accuracies[run]),
+              params=jax.tree.map(lambda leaf, r=run: leaf[r], params),
+              test_accuracy=accuracies[run],
               train_seconds=result.train_seconds / len(configs))
       for run, (config, plan, canaries) in enumerate(
           zip(configs, plans, data.canaries, strict=True))

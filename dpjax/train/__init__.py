@@ -10,8 +10,8 @@ hyperparameters, and `users.by_user` groups the records of people with several.
 Modules, in import order: plan, comparison, clip_norms, methods, averaging,
 augment, state, step, requirements, processes, used_keys, adam, optimizers,
 modules, losses, loading, workers, sources, users, reading, placement, sharding,
-program, budget, user_loop, private, tuning, citing, checkpoint, streaming,
-loop, evaluate.
+program, budget, user_loop, private, tuning, citing, checkpoint,
+array_chunks, streaming, loop, evaluate.
 """
 
 from typing import TYPE_CHECKING

@@ -23,6 +23,7 @@ import numpy as np
 from dpjax import errors
 from dpjax import private_files
 from dpjax.train import processes
+from dpjax.train import sharding
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.state import StepInfo
 from dpjax.train.state import TrainState
@@ -122,7 +123,7 @@ def describe(values: Sequence[Any]) -> dict[str, str]:
 def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
                 method_name: str, records: Batch, rows: Array, allocation: str,
                 num_groups: int, chunks: Sequence[int],
-                num_devices: int = 1) -> dict[str, str]:
+                devices: str = '1') -> dict[str, str]:
   """Returns name -> value of every visible setting that decides a fit's bits.
 
   Keys, rows and records enter by a checksum. Whoever sees a checksum can test
@@ -136,7 +137,7 @@ def fingerprint(keys: PyTree, *, plans: Sequence[TrainingPlan],
       'keys': _digest(keys), 'rows': _digest(rows), 'records': _digest(records),
       # Another version or device may compile to other roundings.
       'jax': jax.__version__, 'device': jax.devices()[0].device_kind,
-      'devices': str(num_devices)
+      'devices': devices
   }
 
 
@@ -228,12 +229,21 @@ class Saver:
       parts: the finished groups, and the one that is running.
       seconds: training time in this process.
     """
-    elapsed = time.monotonic() - self._last
-    if elapsed < self._settings.every_seconds or not processes.is_first():
+    is_due = (time.monotonic() - self._last >= self._settings.every_seconds)
+    if any(map(_is_in_parts, jax.tree.leaves(parts[-1].state))):
+      # All processes must send their parts to the first one, or none.
+      is_due = processes.from_first(lambda: is_due)
+    elif not processes.is_first():
       return
-    _save(self._folder, steps, parts, meta={
-        'values': self._values, 'state': _form(parts[0].state),
-        'seconds': self.seconds + seconds})
+    if not is_due:
+      return
+    # Six digits: names sort in the order of the leaves, as `restore` needs.
+    leaves = jax.tree.leaves([(part.state, part.info) for part in parts])
+    arrays = {f'{i:06d}': _to_host(leaf) for i, leaf in enumerate(leaves)}
+    if processes.is_first():
+      _save(self._folder, steps, arrays, meta={
+          'values': self._values, 'state': _form(parts[0].state),
+          'seconds': self.seconds + seconds})
     self._last = time.monotonic()
 
   def _refuse(self, theirs: Mapping[str, str],
@@ -270,13 +280,10 @@ def _newest(folder: pathlib.Path) -> tuple[int | None, list[int]]:
 # Orbax is imported where it is used: most fits are not saved.
 
 
-def _save(folder: pathlib.Path, step: int, parts: Sequence[Part], *,
-          meta: Mapping[str, Any]) -> None:
+def _save(folder: pathlib.Path, step: int, arrays: Mapping[str, np.ndarray],
+          *, meta: Mapping[str, Any]) -> None:
   """Writes a checkpoint, its checksums last."""
   from orbax import checkpoint as orbax
-  # Six digits: names sort in the order of the leaves, as `restore` needs.
-  leaves = jax.tree.leaves([(part.state, part.info) for part in parts])
-  arrays = {f'{i:06d}': _to_host(leaf) for i, leaf in enumerate(leaves)}
   # No threads; `cleanup` removes the unfinished folder of a killed write.
   options = orbax.CheckpointManagerOptions(
       preservation_policy=orbax.checkpoint_managers.LatestN(KEPT),
@@ -338,11 +345,16 @@ def _is_key(leaf: Array | np.ndarray) -> bool:
 
 
 def _to_host(leaf: Array | np.ndarray) -> np.ndarray:
-  """Returns a leaf as a NumPy array; keys as their data."""
-  # A replicated array: any local copy holds all of it.
-  if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-    leaf = leaf.addressable_data(0)
-  return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+  """Returns a whole leaf as a NumPy array; keys as their data."""
+  value: np.ndarray = sharding.on_host(
+      jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+  return value
+
+
+def _is_in_parts(leaf: Array | np.ndarray) -> bool:
+  """Returns whether no process has all of a leaf."""
+  return isinstance(leaf, jax.Array) and not (
+      leaf.is_fully_addressable or leaf.is_fully_replicated)
 
 
 def _to_device(leaf: np.ndarray, like: jax.Array) -> jax.Array:

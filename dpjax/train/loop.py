@@ -12,12 +12,13 @@ import numpy as np
 import optax
 
 from dpjax import errors
-from dpjax import tree
+from dpjax.grads import inputs
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.privacy import accounting
-from dpjax.sampling import Sampler
+from dpjax.train import array_chunks as arrays
 from dpjax.train import checkpoint
+from dpjax.train import placement
 from dpjax.train import requirements
 from dpjax.train import sharding
 from dpjax.train import state as states
@@ -28,14 +29,13 @@ from dpjax.train.averaging import Averaging
 from dpjax.train.checkpoint import Checkpoints
 from dpjax.train.checkpoint import Part
 from dpjax.train.checkpoint import Saver
+from dpjax.train.placement import Place
+from dpjax.train.placement import Placement
 from dpjax.train.plan import TrainingPlan
 from dpjax.train.sources import Source
 from dpjax.train.state import StepInfo
 from dpjax.train.state import TrainState
 from dpjax.typing import Array, Batch, PRNGKey, PyTree
-
-# Most random values, of 4 bytes, that one run draws before a chunk: 16 MiB.
-_MAX_AHEAD = 2**22
 
 
 class FitResult(NamedTuple):
@@ -67,7 +67,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
         max_parallel: int | None = None,
         on_progress: Callable[[int, int], None] | None = None,
         averaging: Averaging | None = None,
-        mesh: jax.sharding.Mesh | None = None,
+        mesh: jax.sharding.Mesh | None = None, place: Place | None = None,
         checkpoints: Checkpoints | None = None) -> FitResult:
   """Trains L models in one compiled program.
 
@@ -108,6 +108,12 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       `result.state.average.mean`; evaluate it like `result.state.params`.
     mesh: divides each batch over these devices (`sharding.data_mesh`); every
       process calls `fit` with the same arguments. None for one device.
+    place: divides parameters too, and all that has their shape, over the mesh,
+      which may have more axes then. It gets the shapes of the parameters of a
+      run and returns them with shardings, for example
+      `functools.partial(placement.divided, mesh)`. Runs are trained one after
+      the other, and the state of the result stays divided. With None every
+      device has all parameters.
     checkpoints: save the runs from time to time, and resume them if a
       checkpoint exists. A resumed fit gives the same bits as an uninterrupted
       one. With several processes only the first one reads and writes.
@@ -145,17 +151,18 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
     >>> result.state.params['dense_00']['kernel'].shape  # Of one run.
     (1, 30, 2)
   """
-  batch, rows, source = _checked(
-      records, rows, mesh, (keys, plans, model, method, optimizer))
+  batch, rows, source, placed = _checked(
+      records, rows, mesh, place, (keys, plans, model, method, optimizer))
   init_keys = _init_keys(keys, init_keys, checkpoints is not None)
-  groups = _run_groups(len(plans), max_parallel if source is None else 1)
+  alone = source is not None or placed is not None
+  groups = _run_groups(len(plans), 1 if alone else max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
   saver = None if checkpoints is None else Saver(
       checkpoints, checkpoint.fingerprint(
           (keys, init_keys), plans=plans, method_name=method.name,
           records=batch, rows=rows, allocation=allocation,
           num_groups=len(groups), chunks=lengths,
-          num_devices=1 if mesh is None else mesh.size))
+          devices=sharding.described(mesh, placed)))
   started = time.perf_counter()
   batch = sharding.replicate(
       mesh, batch._replace(x=jax.jit(model.prepare)(batch.x)))
@@ -165,11 +172,12 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       mesh, [((keys[g], init_keys[g]), multipliers[g], rows[g])
              for g in groups])
   program = _compile(arguments[0], plans[0], model, method, optimizer,
-                     source or batch, allocation, averaging, mesh)
+                     source or batch, allocation, averaging, mesh, placed)
   compiled = time.perf_counter()
   parts = _train(program, arguments, batch, lengths, saver, on_progress)
   seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
-  state = _concatenate([sharding.local(mesh, p.state) for p in parts], 0,
+  one = None if placed else mesh  # Divided states stay on the mesh.
+  state = _concatenate([sharding.local(one, p.state) for p in parts], 0,
                        len(plans), jnp.concatenate)
   info = _concatenate([p.info for p in parts], 1, len(plans), np.concatenate)
   used_keys.add(keys)  # Only now: a fit that failed has released nothing.
@@ -179,17 +187,23 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
 
 
 def _checked(records: Batch | Source, rows: Array | None,
-             mesh: jax.sharding.Mesh | None,
+             mesh: jax.sharding.Mesh | None, place: Place | None,
              rest: tuple[Any, Sequence[TrainingPlan], Any, Any, Any]
-             ) -> tuple[Batch, Array, Source | None]:
-  """Returns (records, or two of those of a source; rows; source or None)."""
+             ) -> tuple[Batch, Array, Source | None, Placement | None]:
+  """Returns checked arguments: records, rows, source and placement.
+
+  With a source the records are two of its own.
+  """
   source = records if isinstance(records, Source) else None
   if source is not None:
     batch, rows = streaming.check(*rest, source, rows)
   else:
     batch, rows = requirements.check(*rest, records, rows)
-  sharding.check(mesh, rest[1][0].sampler.max_batch_size, data_only=True)
-  return batch, rows, source
+  sharding.check(mesh, rest[1][0].sampler.max_batch_size,
+                 data_only=place is None)
+  return batch, rows, source, placement.chosen(
+      mesh, place, inputs.as_parameters(
+          jax.eval_shape(rest[2].init, jax.random.key(0))))
 
 
 def _init_keys(keys: PRNGKey, init_keys: PRNGKey | None,
@@ -254,12 +268,12 @@ class _Program(NamedTuple):
 def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
              method: Method, optimizer: optax.GradientTransformation,
              records: Batch | Source, allocation: str,
-             averaging: Averaging | None, mesh: jax.sharding.Mesh | None
-             ) -> _Program:
+             averaging: Averaging | None, mesh: jax.sharding.Mesh | None,
+             placed: Placement | None) -> _Program:
   """Compiles all functions for groups of runs with the shapes of `example`."""
   keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
-  method = sharding.split_method(mesh, method)
+  method = sharding.split_method(mesh, method, placed)
   noised = functools.partial(steps.noised_sensitivity, method, allocation,
                              plan.lattice_size)
 
@@ -268,60 +282,31 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
     return lambda key: steps.make_transform(
         method, sampler, optimizer, key=key, noise_multiplier=multiplier,
         allocation=allocation, strategy=plan.strategy,
-        on_lattice=plan.lattice_size is not None)
+        on_lattice=plan.lattice_size is not None,
+        shardings=placed.params if placed and placed.is_divided else None)
 
   def init(keys: tuple[PRNGKey, PRNGKey], multiplier: Array) -> TrainState:
     return steps.init_state(keys[0], model=model, method=method,
                             transform_of=transform_with(multiplier),
                             averaging=averaging, init_key=keys[1])
 
-  start = sharding.jit(mesh, jax.vmap(init))
-  state = jax.eval_shape(start, keys, multipliers)
+  state = jax.eval_shape(jax.vmap(init), keys, multipliers)
+  start = sharding.jit(mesh, jax.vmap(init),
+                       results=placement.of_runs(placed, state))
   lengths = set(chunk_lengths(plan.num_steps))
   given: dict[str, Any] = dict(
       method=method, transform_with=transform_with, noised=noised,
       averaging=averaging)
   chunks: Mapping[int, Any]
   if isinstance(records, Source):
-    chunks = streaming.Program(plan, records, mesh).chunks(
+    chunks = streaming.Program(plan, records, mesh, placed).chunks(
         lengths, state, multipliers, model=model, **given)
   else:
-    chunks = {length: _chunk(length, plan, mesh, **given).lower(
-        state, multipliers, rows, records).compile() for length in lengths}
+    where = placement.of_runs(placed, state)
+    chunks = {length: arrays.chunk(
+        length, plan, mesh, placed, where, **given).lower(
+            state, multipliers, rows, records).compile() for length in lengths}
   return _Program(start.lower(keys, multipliers).compile(), chunks)
-
-
-def _chunk(length: int, plan: TrainingPlan, mesh: jax.sharding.Mesh | None, *,
-           method: Method, averaging: Averaging | None,
-           transform_with: Callable[[Array], steps.TransformOf],
-           noised: Callable[[Array], Any]) -> jax.stages.Wrapped:
-  """Returns a number of steps of groups of runs on arrays, not compiled yet."""
-  sampler = sharding.split_sampler(mesh, plan.sampler)
-
-  def run(state: TrainState, multiplier: Array, run_rows: Array,
-          records: Batch) -> tuple[TrainState, StepInfo]:
-    step = steps.make_step(method=method, sampler=sampler,
-                           transform_of=transform_with(multiplier),
-                           averaging=averaging,
-                           noised_sensitivity=noised(multiplier))
-    gaussian = method.noise_order is None and plan.lattice_size is None
-    ahead = _draw_ahead(state, sampler, length, gaussian)
-    return jax.lax.scan(lambda s, drawn: step(s, records, run_rows, drawn),
-                        state, ahead, length=length)
-
-  # The state is donated, so that only one copy of it is held.
-  return sharding.jit(mesh, steps.over_runs(run), donate_argnums=0)
-
-
-def _draw_ahead(state: TrainState, sampler: Sampler, length: int,
-                gaussian: bool) -> steps.Ahead | None:
-  """Returns `step.draw_ahead`, or None if that would take too much memory.
-
-  With None each step draws its own randomness; the values are the same.
-  """
-  if length * (sampler.num_examples + tree.count(state.params)) > _MAX_AHEAD:
-    return None
-  return steps.draw_ahead(state, sampler, length, noise=gaussian)
 
 
 def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:

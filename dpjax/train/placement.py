@@ -1,10 +1,10 @@
 """Where the arrays of a model are on a mesh, and how to divide them.
 
-The user places the parameters with `jax.device_put` or `fully_sharded`; the
-states of steps follow them.
+The user places the parameters with `jax.device_put`, `fully_sharded` or
+`divided`; the states of steps follow them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,12 @@ from dpjax.typing import Params, PyTree
 
 AXIS = 'data'
 """The axis of a mesh along which devices share the rows of a batch."""
+
+MODEL = 'model'
+"""The axis over which `divided` divides outputs of layers."""
+
+Place = Callable[[Params], Params]
+"""Shapes of parameters -> the same shapes, with their shardings."""
 
 # Smaller parameters are copied to all devices: collecting them costs more time
 # than they cost memory.
@@ -80,7 +86,7 @@ def _names(entry: None | str | Sequence[str]) -> tuple[str, ...]:
 
 def of_model(mesh: Mesh | None, params: Params,
               frozen: PyTree) -> Placement | None:
-  """Returns where the arrays of a model were placed by `jax.device_put`.
+  """Returns where the arrays or shapes of a model were placed.
 
   Arrays that are not on the mesh, and those of a function that JAX traces,
   count as copied to every device.
@@ -105,7 +111,7 @@ def of_model(mesh: Mesh | None, params: Params,
     name = jax.tree_util.keystr(path) or 'the parameters'
     if (sharding.mesh.axis_names != mesh.axis_names
         or list(sharding.mesh.devices.flat) != list(mesh.devices.flat)):
-      raise ValueError(f'{name} must be placed on the mesh of make_private, '
+      raise ValueError(f'{name} must be placed on the mesh of the steps, '
                        f'{mesh}, got {sharding.mesh}')
     for entry in sharding.spec:
       if AXIS in _names(entry)[1:]:
@@ -116,6 +122,47 @@ def of_model(mesh: Mesh | None, params: Params,
 
   return Placement(jax.tree_util.tree_map_with_path(leaf, params),
                    jax.tree_util.tree_map_with_path(leaf, frozen))
+
+
+def chosen(mesh: Mesh | None, place: Place | None,
+           shapes: Params) -> Placement | None:
+  """Returns where `place` puts parameters of these shapes; None without it.
+
+  Raises:
+    ValueError: if there is no mesh, if `place` returns other shapes, or if it
+      divides a dimension into unequal parts; see also `of_model`.
+  """
+  if place is None:
+    return None
+  if mesh is None:
+    raise ValueError('place needs a mesh, on which it places parameters')
+  given = place(shapes)
+  form = lambda params: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype),
+                                     params)
+  if form(given) != form(shapes):
+    raise ValueError('place must return the shapes that it is given, with '
+                     'their shardings')
+  placed = of_model(mesh, given, ())
+  for leaf, own in zip(jax.tree.leaves(shapes), jax.tree.leaves(placed.params),
+                       strict=True):
+    own.shard_shape(leaf.shape)  # Raises.
+  return placed
+
+
+def of_runs(placed: Placement | None, state: Any) -> Any:
+  """Returns shardings of a state of one run, whose leaves are [1, ...].
+
+  Args:
+    placed: where the parameters are; None returns one specification for all.
+    state: arrays or shapes; it has `params`.
+  """
+  if placed is None:
+    return PartitionSpec()
+  one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(
+      leaf.shape[1:], leaf.dtype), state)
+  return jax.tree.map(
+      lambda each: NamedSharding(each.mesh, PartitionSpec(None, *each.spec)),
+      like_params(one.params, placed.params, one))
 
 
 def like_params(params: Params, shardings: PyTree, values: PyTree) -> PyTree:
@@ -160,7 +207,8 @@ def fully_sharded(mesh: Mesh, params: Params, *,
   Args:
     mesh: has an axis 'data'.
     params: a model of which every array is placed: a pytree of arrays, a module
-      that is a pytree, or the state of one. Other leaves stay as they are.
+      that is a pytree, or the state of one; or of shapes
+      (`jax.ShapeDtypeStruct`). Other leaves stay as they are.
     least_size: parameters of fewer numbers are not divided.
 
   Returns:
@@ -175,16 +223,69 @@ def fully_sharded(mesh: Mesh, params: Params, *,
   """
 
   def leaf(value: Any) -> Any:
-    if not isinstance(value, (jax.Array, np.ndarray)):
+    if not isinstance(value, _PLACED_TYPES):
       return value
-    given = getattr(value, 'sharding', None)
-    entries = list(given.spec) if isinstance(given, NamedSharding) else []
-    entries += [None] * (value.ndim - len(entries))
+    entries = _entries(value)
     lengths = {dim: length for dim, length in enumerate(value.shape)
                if length % mesh.shape[AXIS] == 0 and entries[dim] is None}
     if lengths and value.size >= least_size and not any(
         AXIS in _names(entry) for entry in entries):
       entries[max(lengths, key=lambda dim: (lengths[dim], dim))] = AXIS
-    return jax.device_put(value, NamedSharding(mesh, PartitionSpec(*entries)))
+    return _put(mesh, value, entries)
 
   return jax.tree.map(leaf, params)
+
+
+def divided(mesh: Mesh, params: Params, *,
+            least_size: int = _LEAST_DIVIDED) -> Params:
+  """Divides parameters over the axes 'model' and 'data' of a mesh.
+
+  The last dimension of a large parameter, which for kernels of dense layers and
+  convolutions is that of the outputs, is divided over 'model', if the mesh has
+  this axis and its size divides the dimension. JAX then divides the operations
+  that read the parameter. Over 'data' parameters are divided as by
+  `fully_sharded`.
+
+  Args: see `fully_sharded`. Parameters that are placed already are placed anew.
+
+  Returns:
+    The same values, or shapes, placed on the mesh.
+
+  Examples:
+    >>> from jax.sharding import Mesh
+    >>> from dpjax.train import placement
+    >>> mesh = Mesh(np.array(jax.devices()[:1])[None], ('data', 'model'))
+    >>> placed = placement.divided(mesh, {'w': jnp.ones([300, 200])})
+    >>> placed['w'].sharding.spec
+    P('data', 'model')
+  """
+  count = mesh.shape.get(MODEL)
+
+  def leaf(value: Any) -> Any:
+    if not isinstance(value, _PLACED_TYPES):
+      return value
+    entries: list[Any] = [None] * value.ndim
+    if (count and value.ndim and value.size >= least_size
+        and value.shape[-1] % count == 0):
+      entries[-1] = MODEL
+    return _put(mesh, value, entries)
+
+  return fully_sharded(mesh, jax.tree.map(leaf, params), least_size=least_size)
+
+
+_PLACED_TYPES = (jax.Array, np.ndarray, jax.ShapeDtypeStruct)
+
+
+def _entries(value: Any) -> list[Any]:
+  """Returns the entry of each dimension of the specification of a value."""
+  given = getattr(value, 'sharding', None)
+  entries = list(given.spec) if isinstance(given, NamedSharding) else []
+  return entries + [None] * (value.ndim - len(entries))
+
+
+def _put(mesh: Mesh, value: Any, entries: Sequence[Any]) -> Any:
+  """Returns an array, or a shape, that is placed on the mesh."""
+  where = NamedSharding(mesh, PartitionSpec(*entries))
+  if isinstance(value, jax.ShapeDtypeStruct):
+    return jax.ShapeDtypeStruct(value.shape, value.dtype, sharding=where)
+  return jax.device_put(value, where)

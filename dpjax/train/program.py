@@ -23,7 +23,6 @@ from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
 from dpjax.grads.quantiles import Adaptive
-from dpjax.privacy import sharded
 from dpjax.privacy.strategies import Strategy
 from dpjax.sampling import Sampler
 from dpjax.sampling import Selection
@@ -150,16 +149,10 @@ class Program:
 
     Then the privatizer draws the same numbers.
     """
-    if (self.noise_multiplier is None or self.placed is None
-        or not self.placed.is_divided):
+    if self.noise_multiplier is None:
       return None
-    released, shardings = state.params, self.placed.params
-    if isinstance(self.clip_norm, Adaptive):
-      whole = self.placed.everywhere
-      released, shardings = (released, state.radii), (
-          shardings, jax.tree.map(lambda _: whole, state.radii))
-    return sharded.unit_noise(
-        jax.random.fold_in(state.keys.noise, state.step), released, shardings)
+    return sharding.noise_in_parts(self.placed, state.keys.noise, state.step,
+                                   state.params, state.radii)
 
   def layout(self, params: Params, frozen: PyTree) -> tuple[Any, Any]:
     """Returns where the arrays of the state are, and those of the sums.

@@ -1,7 +1,7 @@
 """Steps on several devices, which share the rows of a batch and the parameters.
 
 A mesh has an axis 'data', over which the rows of a batch are divided, and may
-have others. Parameters are divided as the user placed them: over 'data' (fully
+have others. Parameters are divided as they were placed: over 'data' (fully
 sharded data parallelism), over other axes (tensor parallelism), or both.
 Whatever has the shape of a parameter is divided like it: its sum of clipped
 gradients, its noise, its average, and the state of the optimiser.
@@ -20,9 +20,10 @@ exactly once.
 Results equal those of one device up to the order of float32 additions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
+import math
 from typing import Any
 
 import jax
@@ -38,10 +39,11 @@ from dpjax.grads import shards as shards_lib
 from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import GradientBounder
 from dpjax.grads.bounder import Method
+from dpjax.privacy import sharded
 from dpjax.sampling import Sampler
 from dpjax.train.placement import AXIS
 from dpjax.train.placement import Placement
-from dpjax.typing import Array, Batch, Params, PyTree
+from dpjax.typing import Array, Batch, Params, PRNGKey, PyTree
 
 
 def data_mesh(num_devices: int | None = None, *,
@@ -56,17 +58,40 @@ def data_mesh(num_devices: int | None = None, *,
     ValueError: if there are fewer devices, or if this process has none of them.
   """
   devices = list(jax.devices() if devices is None else devices)
-  if num_devices is not None:
-    errors.check_at_least('num_devices', num_devices, 1)
-    if num_devices > len(devices):
-      raise ValueError(f'num_devices must be at most {len(devices)}, the '
-                       f'number of devices, got {num_devices}')
-    devices = devices[:num_devices]
+  if num_devices is None:
+    num_devices = len(devices)
+  errors.check_at_least('num_devices', num_devices, 1)
+  return device_mesh({AXIS: num_devices}, devices=devices)
+
+
+def device_mesh(sizes: Mapping[str, int], *,
+                devices: Sequence[jax.Device] | None = None) -> Mesh:
+  """Returns a mesh over the first devices, the last axis innermost.
+
+  Args:
+    sizes: name -> size of each axis, in order.
+    devices: to choose from; None for the devices of all processes.
+
+  Raises:
+    ValueError: if there is no axis 'data', if a size is no integer >= 1, if
+      there are fewer devices, or if this process has none of them.
+  """
+  devices = list(jax.devices() if devices is None else devices)
+  if AXIS not in sizes:
+    raise ValueError(f'a mesh needs an axis {AXIS!r}, over which the rows of a '
+                     f'batch are divided, got {", ".join(map(repr, sizes))}')
+  for name, size in sizes.items():
+    errors.check_at_least(f'the size of {name}', size, 1)
+  count = math.prod(sizes.values())
+  if count > len(devices):
+    raise ValueError(f'num_devices must be at most {len(devices)}, the '
+                     f'number of devices, got {count}')
+  devices = devices[:count]
   processes = {device.process_index for device in devices}
   if jax.process_index() not in processes:
     raise ValueError(f'none of the {len(devices)} devices of the mesh belongs '
                      f'to process {jax.process_index()}')
-  return Mesh(np.array(devices), (AXIS,))
+  return Mesh(np.array(devices).reshape(tuple(sizes.values())), tuple(sizes))
 
 
 def check(mesh: Mesh | None, max_batch_size: int | None, *,
@@ -98,6 +123,14 @@ def check(mesh: Mesh | None, max_batch_size: int | None, *,
     raise ValueError(f'max_batch_size must be a multiple of the {count} '
                      f'devices of the mesh, got {max_batch_size}; '
                      f'{max_batch_size + rest} is one')
+
+
+def described(mesh: Mesh | None, placed: Placement | None = None) -> str:
+  """Returns the devices of a fit in words; with others its roundings differ."""
+  if placed is None:
+    return str(1 if mesh is None else mesh.size)
+  shardings = {str(each.spec) for each in jax.tree.leaves(placed.params)}
+  return f'{dict(placed.everywhere.mesh.shape)} {" ".join(sorted(shardings))}'
 
 
 def automatic(mesh: Mesh | None) -> Mesh | None:
@@ -166,12 +199,45 @@ def split_sums(mesh: Mesh | None, bounder: GradientBounder,
   return bounder._replace(sums=sums)
 
 
-def split_method(mesh: Mesh | None, method: Method) -> Method:
-  """Returns the method with its sums divided over the devices of the mesh."""
+def split_method(mesh: Mesh | None, method: Method,
+                 placed: Placement | None = None) -> Method:
+  """Returns the method with its sums divided over the devices of the mesh.
+
+  Args:
+    mesh: None for one device.
+    method: sums that are not `shards.Divisible` collect all parameters.
+    placed: see `split_sums`.
+  """
+  sums = method.bounder.sums
+  if placed is not None:
+    sums = shards_lib.divided(sums, placed.shards)
   # Convolutions first: `fast_in_loops` does not rewrite inside of shard_map.
-  bounder = method.bounder._replace(
-      sums=convolutions.fast_in_loops(method.bounder.sums))
-  return method._replace(bounder=split_sums(mesh, bounder))
+  bounder = method.bounder._replace(sums=convolutions.fast_in_loops(sums))
+  return method._replace(bounder=split_sums(mesh, bounder, placed))
+
+
+def noise_in_parts(placed: Placement | None, key: PRNGKey, step: Array,
+                   params: Params, radii: PyTree = ()) -> PyTree | None:
+  """Returns the Gaussian noise of a step, each device its own parts.
+
+  Args:
+    placed: where the parameters are.
+    key: of all noise of the run.
+    step: number of the step.
+    params: parameters or their shapes.
+    radii: those that adapt, which are noised too; () for none.
+
+  Returns:
+    Numbers for `privatizer.gaussian_privatizer`, which draws the same without
+    them; None if no parameter is divided.
+  """
+  if placed is None or not placed.is_divided:
+    return None
+  released, shardings = params, placed.params
+  if jax.tree.leaves(radii):
+    released, shardings = (params, radii), (
+        shardings, jax.tree.map(lambda _: placed.everywhere, radii))
+  return sharded.unit_noise(jax.random.fold_in(key, step), released, shardings)
 
 
 def jit(mesh: Mesh | None, function: Callable[..., PyTree], *,
@@ -257,6 +323,23 @@ def place_rows(mesh: Mesh | None, values: PyTree) -> PyTree:
   if mesh.is_multi_process:
     return put(mesh, values, rows)
   return jax.device_put(values, NamedSharding(mesh, rows))
+
+
+def on_host(values: PyTree) -> PyTree:
+  """Returns whole arrays of NumPy, of arrays that may be divided over a mesh.
+
+  With several processes each of them calls it, and gets all values.
+  """
+
+  def leaf(value: Any) -> np.ndarray:
+    if isinstance(value, jax.Array) and not value.is_fully_addressable:
+      if not value.is_fully_replicated:
+        value = jax.jit(lambda each: each, out_shardings=NamedSharding(
+            value.sharding.mesh, PartitionSpec()))(value)
+      value = value.addressable_data(0)
+    return np.asarray(value)
+
+  return jax.tree.map(leaf, values)
 
 
 def local(mesh: Mesh | None, values: PyTree) -> PyTree:

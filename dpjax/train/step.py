@@ -32,7 +32,8 @@ def make_transform(method: Method, sampler: Sampler,
                    optimizer: optax.GradientTransformation, *,
                    key: PRNGKey, noise_multiplier: Array | float,
                    allocation: str, on_lattice: bool = False,
-                   strategy: Strategy | None = None
+                   strategy: Strategy | None = None,
+                   shardings: PyTree | None = None
                    ) -> optax.GradientTransformationExtraArgs:
   """Returns the privatizer of `method` followed by the optimiser.
 
@@ -53,6 +54,8 @@ def make_transform(method: Method, sampler: Sampler,
     allocation: how noise is split over blocks, see `privacy.blocks`.
     on_lattice: use Gaussian noise on a lattice, not floating-point noise.
     strategy: correlates the noise of steps; None for independent noise.
+    shardings: of the parameters, for noise on a lattice; floating-point noise
+      of divided parameters is an argument of the update.
 
   Raises:
     ValueError: if a strategy is given for other than floating-point Gaussian
@@ -68,7 +71,8 @@ def make_transform(method: Method, sampler: Sampler,
         key, noise_multiplier=noise_multiplier, order=method.noise_order,
         expected_batch_size=sampler.expected_batch_size)
   elif method.private:
-    make = (lattice_privatizer.lattice_privatizer if on_lattice else
+    make = (functools.partial(lattice_privatizer.lattice_privatizer,
+                              shardings=shardings) if on_lattice else
             functools.partial(privatizer.gaussian_privatizer,
                               strategy=strategy))
     first = make(
@@ -352,25 +356,3 @@ def noised_sensitivity(method: Method, allocation: str,
   return lambda sensitivity, sums: lattice_privatizer.on_lattice(
       sensitivity, sums, noise_multiplier=multiplier, allocation=allocation,
       adaptive=method.bounder.adaptive)[0]
-
-
-def over_runs(run: Callable[..., tuple[TrainState, StepInfo]]
-              ) -> Callable[..., tuple[TrainState, StepInfo]]:
-  """Returns `run` for L states, multipliers and rows; infos [num_steps, L].
-
-  An accelerator runs them side by side. A CPU runs them one after the other,
-  which is faster there: batched products of small matrices are slow, and fused
-  code computes a nonlinearity again for each of its uses.
-  """
-
-  def all_runs(states: TrainState, multipliers: Array, rows: Array,
-               records: Batch) -> tuple[TrainState, StepInfo]:
-    if jax.default_backend() == 'cpu':
-      states, infos = jax.lax.map(lambda args: run(*args, records),
-                                  (states, multipliers, rows))
-    else:
-      states, infos = jax.vmap(run, (0, 0, 0, None))(states, multipliers, rows,
-                                                     records)
-    return states, jax.tree.map(lambda leaf: jnp.swapaxes(leaf, 0, 1), infos)
-
-  return all_runs

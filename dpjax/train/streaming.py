@@ -18,6 +18,7 @@ import optax
 
 from dpjax import tree
 from dpjax.grads import inputs
+from dpjax.grads.bounder import BoundedSums
 from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.train import loading
@@ -118,7 +119,8 @@ class Program:
   """The steps of the runs of a fit on a source."""
 
   def __init__(self, plan: TrainingPlan, source: Source,
-               mesh: jax.sharding.Mesh | None):
+               mesh: jax.sharding.Mesh | None,
+               placed: placement.Placement | None = None):
     """Keeps what all steps share; `chunks` compiles them.
 
     Raises:
@@ -128,6 +130,7 @@ class Program:
       raise ValueError('records of a source are read by one process: give '
                        'arrays to train with several processes')
     self._plan, self._source, self._mesh = plan, source, mesh
+    self._placed = placed
     self._sampler = sharding.split_sampler(mesh, plan.sampler)
     self._ahead, self._sums = reading.ReadAhead(), reading.PartSums()
 
@@ -142,8 +145,12 @@ class Program:
       **given: model, method, transform_with, averaging and noised, as in
         `functions`.
     """
+    method = given['method']
+    noise = functools.partial(
+        sharding.noise_in_parts, self._placed if method.noise_order is None
+        and self._plan.lattice_size is None else None)
     self._functions, out_tree = self._compiled(
-        functions(self._sampler, **given), state, multiplier)
+        functions(self._sampler, noise=noise, **given), state, multiplier)
     return {length: Chunk(length, self, out_tree) for length in set(lengths)}
 
   def _compiled(self, plain: tuple[Callable[..., Any], ...],
@@ -156,13 +163,17 @@ class Program:
     count = jax.ShapeDtypeStruct((), jnp.int32)
     shapes = jax.eval_shape(sums, state, *data)
     jit = functools.partial(sharding.jit, self._mesh)
-    zeros = jit(lambda: jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes))
-    # Each device gets its rows; the sums of all parts are in one memory.
     whole, rows = PartitionSpec(), PartitionSpec(placement.AXIS)
-    added = jit(add, arguments=(whole, whole, rows, rows, rows),
-                donate_argnums=1)
-    finished = jit(finish, donate_argnums=0)
+    where = placement.of_runs(self._placed, state)
+    totals: Any = whole if self._placed is None else BoundedSums(
+        self._placed.params, whole, whole, whole)
+    zeros = jit(lambda: jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes), results=totals)
+    # Each device gets its rows; the sums of all parts are in one memory.
+    added = jit(add, arguments=(where, totals, rows, rows, rows),
+                results=(totals, whole), donate_argnums=1)
+    finished = jit(finish, arguments=(where, whole, totals, whole),
+                   results=(where, whole), donate_argnums=0)
     compiled = _Functions(
         jit(self._sampler.batch), zeros.lower().compile(),
         added.lower(state, shapes, *data).compile(),
@@ -196,8 +207,8 @@ class Program:
 
 def functions(sampler: Any, *, model: Model, method: Method,
               transform_with: Callable[[Array], steps.TransformOf],
-              noised: Callable[[Array], Any], averaging: Averaging | None
-              ) -> tuple[Callable[..., Any], ...]:
+              noised: Callable[[Array], Any], averaging: Averaging | None,
+              noise: Callable[..., PyTree]) -> tuple[Callable[..., Any], ...]:
   """Returns the functions of a step, pure: (sums, add, finish).
 
   Args:
@@ -207,6 +218,7 @@ def functions(sampler: Any, *, model: Model, method: Method,
     transform_with: noise multiplier -> noise key -> the transform.
     noised: noise multiplier -> see `step.make_step`.
     averaging: see `step.make_step`.
+    noise: (key, step, params, radii) -> noise of a step, or None.
   """
   one = lambda values: jax.tree.map(lambda leaf: leaf[0], values)
 
@@ -229,7 +241,9 @@ def functions(sampler: Any, *, model: Model, method: Method,
         method=method, sampler=sampler,
         transform_of=transform_with(multiplier[0]), averaging=averaging,
         noised_sensitivity=noised(multiplier[0]))
+    run = one(state)
+    drawn = noise(run.keys.noise, run.step, run.params, run.radii)
     return jax.tree.map(lambda leaf: leaf[None],
-                        made(one(state), total, num_selected))
+                        made(run, total, num_selected, drawn))
 
   return sums, add, finish

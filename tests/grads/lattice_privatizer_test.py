@@ -76,7 +76,7 @@ def check_joint_multiplier(monkeypatch):
     patch.setattr(lattice, 'add_noise', lambda *args: (
       used.append(args), honest(*args))[1])
     state = _released(_sums(), compiled=False)[1]
-  (_, _, steps, outers), = used
+  (_, _, steps, outers, _), = used
   share = 0.
   for name, bound in BOUNDS.items():
     step, outer = float(steps[name]), int(outers[name])
@@ -246,7 +246,7 @@ def test_fault_no_rounding_in_the_sensitivity(monkeypatch):
 
 @pytest.mark.every(3)
 def test_fault_rounding_after_the_noise(monkeypatch):
-  def fault(key, values, steps, outers):
+  def fault(key, values, steps, outers, _):
     del outers
     return jax.tree.map(
       lambda value: jnp.round((value + additive.standard_normal(
@@ -260,7 +260,7 @@ def test_fault_rounding_after_the_noise(monkeypatch):
 def test_fault_a_sign_that_is_biased(monkeypatch):
   honest = lattice.add_noise
 
-  def fault(key, values, steps, outers):
+  def fault(key, values, steps, outers, _):
     noisy = honest(key, values, steps, outers)
     return jax.tree.map(lambda leaf: jnp.where(
       jnp.arange(leaf.size).reshape(leaf.shape) % 10 == 0, jnp.abs(leaf),

@@ -287,6 +287,12 @@ def test_delta_forms(tmp_path):
     ('--num_devices=two', "--num_devices must be an integer or all, got 'two'"),
     ('--num_devices=0', 'num_devices must be an integer >= 1, got 0'),
     ('--num_devices=99', 'the number of devices, got 99'),
+    ('--mesh=model:2', '--mesh must be data:N, or data:N and model:M'),
+    ('--mesh=data:2,expert:2', "integers >= 1, got 'data:2,expert:2'"),
+    ('--mesh=data:0', "integers >= 1, got 'data:0'"),
+    ('--mesh=data', "integers >= 1, got 'data'"),
+    ('--mesh=data:2,data:1', "integers >= 1, got 'data:2,data:1'"),
+    ('--mesh=data:2,model:3', 'the number of devices, got 6'),
     ('--process_id=0', '--coordinator_address and --num_processes must be'),
 ])
 def test_bad_input_costs_one_line_and_nothing_is_trained(word, message,

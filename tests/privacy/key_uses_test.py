@@ -16,6 +16,7 @@ import pytest
 from dpjax.privacy import additive
 from dpjax.privacy import discrete
 from dpjax.privacy import draws
+from dpjax.privacy import integers
 from dpjax.privacy import inverse
 from dpjax.privacy import k_norm
 from dpjax.privacy import langevin
@@ -75,6 +76,12 @@ def _divided(key, shape, start, sharding):
   return _words(key, shape, start)
 
 
+def _leaf_in_parts(table, key, rows, shape, start, where):
+  num_rows, total = rows
+  return tuple(_pairs(key, shape, row * total + start)[0].astype(jnp.int32)
+               for row in range(num_rows))
+
+
 def _integers(key, shape, low, high):
   key.use('integers')
   return jnp.zeros(shape, jnp.int32) + low + 0 * high
@@ -93,6 +100,7 @@ def _key(monkeypatch):
       (additive, 'random_words', _words), (additive, 'random_pairs', _pairs),
       (additive, 'words_of_several', _words_of_several),
       (sharded, '_divided', _divided),
+      (integers, '_leaf_in_parts', _leaf_in_parts),
       (jax.random, 'split', lambda key, num=2: key.split(num)),
       (jax.random, 'randint', _integers),
       (jax.random, 'permutation', _permutation)):
@@ -126,15 +134,17 @@ def _oracle(key, randomizer='bernoulli'):
   return answers
 
 
-def _noise_of_parts(key):
+def _noise_of_parts(key, on_lattice=False):
   """Draws the noise of leaves of which every second one is divided."""
   mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]), ('data',))
   values = {name: jnp.zeros([4, size]) for size, name in enumerate('abcde', 1)}
   specs = [jax.sharding.PartitionSpec(*axes)
            for axes in ((), ('data',), (), ('data',), ())]
-  return sharded.unit_noise(key, values, {
-      name: jax.sharding.NamedSharding(mesh, spec)
-      for name, spec in zip(values, specs, strict=True)})
+  where = {name: jax.sharding.NamedSharding(mesh, spec)
+           for name, spec in zip(values, specs, strict=True)}
+  if on_lattice:
+    return lattice.add_noise(key, values, 2.0**-19, jnp.int32(3000), where)
+  return sharded.unit_noise(key, values, where)
 
 
 def _on_lattice(key):
@@ -144,6 +154,7 @@ def _on_lattice(key):
 RELEASES = {
   'gaussian': lambda key: additive.add_gaussian_noise(key, VALUES, 1.0),
   'noise of parts': _noise_of_parts,
+  'lattice of parts': functools.partial(_noise_of_parts, on_lattice=True),
   'laplace': lambda key: laplace.add_laplace_noise(key, VALUES, 1.0),
   'lattice': _on_lattice, 'langevin': _langevin, 'oracle': _oracle,
   'laplace oracle': functools.partial(_oracle, randomizer='laplace'),

@@ -15,8 +15,11 @@ import numpy as np
 import pytest
 from scipy import special
 
+from dpjax import tree
 from dpjax.privacy import additive
 from dpjax.privacy import chacha
+from dpjax.privacy import integers
+from dpjax.privacy import lattice
 from dpjax.privacy import sharded
 from dpjax.privacy import threefry
 from tests import collectives
@@ -24,6 +27,7 @@ from tests.privacy.additive_test import kolmogorov_distance
 
 KEYS = [jax.random.key(3), jax.random.key(3, impl=chacha.GENERATOR)]
 SHAPES = {'a': (7, 3), 'b': (24, 50), 'c': (5, 6, 8), 'd': (), 'e': (200, 9)}
+_TABLE = integers.discrete_gaussian(180.0)
 SPECS = {'a': P(), 'b': P('data', None), 'c': P(None, 'data'), 'd': P(),
          'e': P(('data', 'model'))}
 
@@ -70,6 +74,48 @@ def test_noise_is_that_of_one_device(key, chunk, monkeypatch):
     np.testing.assert_allclose(leaf, expected[name], rtol=2e-6)
     assert leaf.sharding.is_equivalent_to(
         NamedSharding(_mesh(), SPECS[name]), leaf.ndim)
+
+
+@pytest.mark.parametrize('size', [1, 2, 17, 64, 1001])
+@pytest.mark.parametrize('key', KEYS)
+def test_pairs_at_places_are_those_of_the_sequence(key, size):
+  places = np.random.default_rng(0).permutation(size).astype(np.uint32)
+  pairs = additive.random_pairs(key, (size,))
+  for one, other in zip(pairs, sharded.pairs_at(key, jnp.asarray(places), size),
+                        strict=True):
+    np.testing.assert_array_equal(one[places], other)
+
+
+def _rows(key):
+  where = {name: NamedSharding(_mesh(), spec) for name, spec in SPECS.items()}
+  drawn = jax.jit(lambda key: integers.draw_rows_in_parts(
+      _TABLE, key, 3, _values(SHAPES), where))(key)
+  for row in drawn:
+    for name, leaf in row.items():
+      assert leaf.sharding.is_equivalent_to(where[name], leaf.ndim)
+  return np.stack([np.concatenate([np.ravel(row[name]) for name in SHAPES])
+                   for row in drawn])
+
+
+@pytest.mark.parametrize('key', KEYS)
+def test_integers_are_those_of_one_device(key, monkeypatch):
+  """All are equal; with a fault of the place of a part they are not."""
+  expected = integers.draw_rows(_TABLE, key, (3, tree.count(_values(SHAPES))))
+  np.testing.assert_array_equal(_rows(key), expected)
+  monkeypatch.setattr(sharded, '_position', lambda mesh, axes: jnp.uint32(0))
+  assert np.mean(_rows(key) != expected) > 0.3
+
+
+def test_noise_on_a_lattice_is_that_of_one_device():
+  """In all bits, because it is computed in integers."""
+  key, step = KEYS[1], jnp.float32(2.0**-19)
+  values = {name: jnp.asarray(np.random.default_rng(0).normal(size=shape),
+                              jnp.float32) for name, shape in SHAPES.items()}
+  where = {name: NamedSharding(_mesh(), spec) for name, spec in SPECS.items()}
+  one, two = (jax.jit(functools.partial(lattice.add_noise, shardings=each))(
+      key, values, step, jnp.int32(3000)) for each in (None, where))
+  for name, leaf in one.items():
+    np.testing.assert_array_equal(leaf, two[name])
 
 
 def _check(noise):

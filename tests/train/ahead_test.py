@@ -11,6 +11,7 @@ from dpjax.lipschitz import losses
 from dpjax.models import mlp
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import PoissonSampler
+from dpjax.train import array_chunks
 from dpjax.train import loop
 from dpjax.train import methods
 from dpjax.train import plan as plans
@@ -34,7 +35,7 @@ def _fit():
 @pytest.mark.every(4)
 def test_steps_that_draw_for_themselves_give_the_same(monkeypatch):
   ahead = _fit()
-  monkeypatch.setattr(loop, '_MAX_AHEAD', 0)
+  monkeypatch.setattr(array_chunks, '_MAX_AHEAD', 0)
   alone = _fit()
   assert alone.info.batch_size.shape == (3, 1)
   np.testing.assert_array_equal(alone.info.batch_size, ahead.info.batch_size)

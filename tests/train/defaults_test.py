@@ -21,7 +21,7 @@ _DEFAULTS = {
     loop.chunk_lengths: {'most': 20},
     loop.fit: {name: None for name in (
         'init_keys', 'max_parallel', 'on_progress', 'averaging', 'mesh',
-        'checkpoints')} | {'allocation': 'optimal'},
+        'place', 'checkpoints')} | {'allocation': 'optimal'},
     newton.NoisyNewton: {'regularization': 0.0, 'least_curvature': 1e-3},
     output_perturbation.OutputPerturbation: {'solver_share': 0.01},
     output_perturbation.fit: {'solver_share': 0.01},
@@ -35,7 +35,8 @@ _DEFAULTS = {
                       'divisor': 10.0, 'augmentation': None},
     replicas.Replicas.logits: {'batch_size': 500},
     step.draw_ahead: {'noise': True},
-    step.make_transform: {'on_lattice': False, 'strategy': None}}
+    step.make_transform: {'on_lattice': False, 'strategy': None,
+                          'shardings': None}}
 
 
 @pytest.mark.every(1)

@@ -30,6 +30,7 @@ _DPJAX = {('additive', 'standard_normal'): 'normal',
           ('draws', 'standard_uniform'): '',
           ('draws', 'discrete_laplace'): 'discrete_laplace',
           ('integers', 'draw'): '', ('integers', 'draw_rows'): '',
+          ('integers', 'draw_rows_in_parts'): '',
           ('k_norm', 'unit_noise'): 'k_norm'}
 # Modules whose lines say nothing of the caller.
 _INNER = {'additive', 'sharded', 'draws', 'integers', 'k_norm', 'threefry',
