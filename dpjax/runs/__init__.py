@@ -2,7 +2,7 @@
 
 Modules, in import order: environment, grouping, training_methods, recipes,
 settings, options, configuration, building, canaries, run_keys, training,
-summary, interrupted, running.
+summary, interrupted, running, selection, selecting.
 
 Examples:
   >>> from dpjax.runs import configuration
