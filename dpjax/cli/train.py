@@ -12,7 +12,7 @@ Another data set, read from its original files in data/adult, on fewer records:
   dpjax train --dataset=adult --data_dir=data --method=dp_sgd \
     --epsilon=1 --delta=1e-6 --num_examples=1000,10000 --output_dir=results/n
 
-A private choice among nine candidates, 8 runs in the mean, for epsilon 3 in all:
+A private choice among nine candidates, eight runs in the mean, at epsilon 3:
   dpjax train --dataset=breast_cancer --method=dp_sgd --select=private \
     --mean_runs=8 --depth=0,1,2 --learning_rate=0.5,1,2 --epsilon=3 \
     --output_dir=results/best
@@ -240,7 +240,8 @@ def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
   def text(value: float | None, digits: int = 4) -> str:
     return 'inf' if value is None else f'{value:.{digits}g}'
   headers = ('method', 'n', 'depth', 'seed', *tuned, 'epsilon asked',
-             'epsilon spent', 'delta', 'noise multiplier', 'test accuracy', 'seconds')
+             'epsilon spent', 'delta', 'noise multiplier', 'test accuracy',
+             'seconds')
   return tables.markdown(headers, [
       (s['method'], s['n'], s['config']['depth'], s['seed'],
        *(text(s['config'][name]) for name in tuned),
