@@ -157,7 +157,7 @@ _GROUPS: shared.Groups = {
     'Output': shared.add_shared(flags.FlagValues(), 'output_dir')}
 # The flags that --help shows.
 _MAIN = (
-    'dataset data_dir method epsilon delta select num_steps batch_size '
+    'dataset data_dir method epsilon delta num_steps batch_size '
     'learning_rate seed output_dir').split()
 parse = functools.partial(errors.parse_groups, groups=_GROUPS,
                           doc=__doc__ or '', main=_MAIN)
