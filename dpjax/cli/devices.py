@@ -79,6 +79,14 @@ def start() -> None:
                           f'{errors.one_line(error)}') from error
 
 
+def several() -> bool:
+  """Returns whether flags ask for several devices or processes."""
+  return _DISTRIBUTED.value or any(
+      flag.value is not None for flag in (
+          _COORDINATOR_ADDRESS, _NUM_PROCESSES, _PROCESS_ID)) or (
+              _NUM_DEVICES.value not in (None, '1'))
+
+
 def mesh() -> jax.sharding.Mesh | None:
   """Returns the mesh of devices that share each batch; None for one device."""
   if _MESH.value is not None:

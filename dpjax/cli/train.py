@@ -12,6 +12,11 @@ Another data set, read from its original files in data/adult, on fewer records:
   dpjax train --dataset=adult --data_dir=data --method=dp_sgd \
     --epsilon=1 --delta=1e-6 --num_examples=1000,10000 --output_dir=results/n
 
+A private choice among nine candidates, eight runs in the mean, at epsilon 3:
+  dpjax train --dataset=breast_cancer --method=dp_sgd --select=private \
+    --mean_runs=8 --depth=0,1,2 --learning_rate=0.5,1,2 --epsilon=3 \
+    --output_dir=results/best
+
 Your own CSV file. Bounds, categories and classes are public and must be chosen
 without looking at the data (dpjax schema drafts a file of them):
   dpjax train --dataset=survey.csv --label=outcome \
@@ -54,6 +59,13 @@ against anyone who guesses the seed, and its summary says so. falls_short in
 summary.json lists further differences between the run and the mechanism that
 epsilon is proven for.
 
+With --select=private a secret number of runs is trained, each with less budget,
+and only the best of them, by a noisy score on held-out training records, is
+written. The guarantee needs that nobody learns the number of runs, so show
+neither the time that the command takes nor its use of the machine to others.
+There are no checkpoints: an interrupted choice has released nothing, and the
+same command starts it again with new keys.
+
 --num_devices=all divides every batch among the devices of the machine, and
 --mesh=data:2,model:4 divides parameters too, for models larger than one device;
 for several machines see --helpfull. Results equal those of one device up to
@@ -80,6 +92,8 @@ from dpjax.runs import grouping
 from dpjax.runs import interrupted
 from dpjax.runs import options
 from dpjax.runs import running
+from dpjax.runs import selecting
+from dpjax.runs import selection
 from dpjax.runs import settings
 from dpjax.runs import summary as summaries
 from dpjax.runs.options import TrainingConfig
@@ -88,7 +102,8 @@ from dpjax.runs.options import TrainingConfig
 _TABLES = {group: flags.FlagValues() for group in options.GROUPS}
 
 # Options whose flag is a comma-separated list, with a run for each value.
-_SWEPT = ('epsilon', 'num_examples', 'depth', 'seed')
+_SWEPT = ('epsilon', 'num_examples', 'depth', 'seed',
+          *(name for name in selection.TUNED if name != 'depth'))
 _SETTINGS = {setting.name: setting
              for setting in settings.declared(TrainingConfig)}
 _LISTS = tuple(name for name, setting in _SETTINGS.items()
@@ -138,6 +153,17 @@ _CHECKPOINT_SECONDS = flags.DEFINE_float(
     'are written between twentieths of a run and removed after it; 0 writes '
     'none. They hold the keys of the noise and must not be published.',
     lower_bound=0., flag_values=_TABLES[options.MACHINE])
+_SELECT = flags.DEFINE_enum(
+    'select', 'none', ('none', 'private'), 'private: the combinations of the '
+    'lists are candidates, of which one is chosen and written, within epsilon '
+    'and delta for the whole choice; fold 0 of the training part is held out '
+    f'for it. Lists of {", ".join(selection.TUNED)} are allowed.',
+    flag_values=_TABLES[options.PRIVACY])
+_MEAN_RUNS = flags.DEFINE_float(
+    'mean_runs', None, '--select=private: mean of the random number of runs, '
+    'above 1. More runs find better candidates, and leave each run less '
+    'budget. Default: the number of candidates.',
+    flag_values=_TABLES[options.PRIVACY])
 shared.add_shared(_TABLES[options.DATA], 'data_dir')
 
 _GROUPS: shared.Groups = {
@@ -232,16 +258,22 @@ def _groups(
 
 def _table(all_summaries: Sequence[dict[str, Any]]) -> str:
   """Returns a Markdown table with a line per run."""
+  tuned = [name for name in selection.TUNED if name != 'depth' and
+           len({s['config'][name] for s in all_summaries}) > 1]
   def text(value: float | None, digits: int = 4) -> str:
     return 'inf' if value is None else f'{value:.{digits}g}'
-  headers = ('method', 'n', 'depth', 'seed', 'epsilon asked', 'epsilon spent',
-             'delta', 'noise multiplier', 'test accuracy', 'seconds')
+  headers = ('method', 'n', 'depth', 'seed', *tuned, 'epsilon asked',
+             'epsilon spent', 'delta', 'noise multiplier', 'test accuracy',
+             'seconds')
   return tables.markdown(headers, [
       (s['method'], s['n'], s['config']['depth'], s['seed'],
+       *(text(s['config'][name]) for name in tuned),
        text(s['epsilon_requested']), text(s['epsilon'], 5),
        '-' if s['delta'] is None else text(s['delta'], 3),
        '0' if s['noise_multiplier'] is None else text(s['noise_multiplier']),
-       f'{s["test_accuracy"]:.4f}', f'{s["train_seconds"]:.2f}')
+       f'{s["test_accuracy"]:.4f}',
+       # Null for a run that was chosen privately.
+       '-' if s['train_seconds'] is None else f'{s["train_seconds"]:.2f}')
       for s in all_summaries
   ])
 
@@ -255,6 +287,10 @@ def main(argv: Sequence[str]) -> int:
   # All runs are checked before the first spends epsilon.
   configs = _configs()
   errors.check_folder(output_dir)
+  if _SELECT.value == 'private':
+    return _select(configs, output_dir)
+  if _MEAN_RUNS.value is not None:
+    raise ValueError('--mean_runs needs --select=private')
   folders = _folders(configs, output_dir)
   # JAX must know of other processes before it first computes.
   devices.start()
@@ -273,4 +309,25 @@ def main(argv: Sequence[str]) -> int:
       print(cost)
     if configs[0].schema is not None:
       own_data.say_what_is_public()
+  return 0
+
+
+def _select(configs: Sequence[TrainingConfig], output_dir: str) -> int:
+  """Makes a private choice among configurations; returns the exit status."""
+  if devices.several():
+    raise ValueError('--select=private trains on one device: leave out '
+                     '--num_devices and the flags of several machines')
+  mean_runs = _MEAN_RUNS.value
+  summary = selecting.run(
+      configs, float(len(configs)) if mean_runs is None else mean_runs,
+      pathlib.Path(output_dir), data_dir=shared.DATA_DIR.value)
+  print(_table([summary]), end='')
+  values = ', '.join(
+      f'{name} = {value:g}' for name, value in
+      summary['selection']['candidates'][summary['selection']['chosen']].items())
+  print(f'chosen: {values}')
+  print(f'written to {output_dir}')
+  print(summaries.not_to_publish(configs))
+  if configs[0].schema is not None:
+    own_data.say_what_is_public()
   return 0

@@ -2,7 +2,8 @@
 
 Modules, in import order: environment, grouping, training_methods, recipes,
 settings, options, run_sampling, run_users, configuration, building, canaries,
-run_keys, run_data, training, summary, interrupted, running.
+run_keys, run_data, training, summary, interrupted, running,
+selection, selecting.
 
 Examples:
   >>> from dpjax.runs import configuration

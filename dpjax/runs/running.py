@@ -1,7 +1,8 @@
 """Trains configurations, writes each into its folder, and resumes killed runs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 import pathlib
 import sys
 from typing import Any
@@ -29,6 +30,10 @@ Plans = Sequence[tuple[TrainingConfig, TrainingPlan]]
 
 _NOISE_NAMES = {'gaussian': 'floating-point noise',
                 'lattice_gaussian': 'noise on a lattice'}
+SEED_WARNING = (
+    'warning: noise_seed = {} is for research: anybody who knows or guesses it '
+    'can subtract the noise (epsilon_valid = false)')
+"""Line for the holder of the data; lacks the seed."""
 # Seconds between checkpoints if none is to be written.
 _NEVER = sys.float_info.max
 _TOO_LARGE = (
@@ -141,11 +146,18 @@ def _train(batch: Sequence[TrainingConfig], folder: pathlib.Path,
   checkpoints = Checkpoints(
       folder=interrupted.steps_folder(folder), say=say,
       every_seconds=checkpoint_seconds) if checkpoint_seconds else None
-  try:
+  with explained_memory():
     return training.train(
         batch, data_dir=data_dir, on_plans=on_plans, on_progress=on_progress,
         mesh=mesh, place=place, checkpoints=checkpoints,
         keys=None if words is None else key_lib.from_words(words))
+
+
+@contextlib.contextmanager
+def explained_memory() -> Iterator[None]:
+  """Raises a MemoryError that names flags if JAX runs out of memory."""
+  try:
+    yield
   except RuntimeError as error:
     # JAX has no exception type for running out of memory.
     if 'RESOURCE_EXHAUSTED' not in str(error):
@@ -160,10 +172,7 @@ def _announce_all(plans: Plans) -> None:
       _announce(config, plan)
   config, plan = plans[0]
   if config.noise_seed is not None and plan.noise_multiplier is not None:
-    print(f'warning: noise_seed = {config.noise_seed} is for research: anybody '
-          'who knows or guesses it can subtract the noise '
-          '(epsilon_valid = false)',
-          file=sys.stderr)
+    print(SEED_WARNING.format(config.noise_seed), file=sys.stderr)
 
 
 def _announce(config: TrainingConfig, plan: TrainingPlan) -> None:

@@ -44,8 +44,8 @@ _K_NORM = ('K-norm noise is drawn in floating point, with rounded '
            'probabilities.')
 _ROUNDING = ('Contributions and their sum are float32: the sensitivity ignores '
              'their rounding error.')
-_TIME = ('The duration of training is not hidden; compile_seconds, '
-         'train_seconds and wall_seconds state it.')
+TIME = ('The duration of training is not hidden; compile_seconds, '
+        'train_seconds and wall_seconds state it.')
 _ACCURACY = ('test_accuracy is an exact statistic of held-out records, which '
              'epsilon does not cover.')
 _COINS = ('canary_seed, which is in this file, reveals which canaries were '
@@ -169,7 +169,7 @@ def falls_short(result: training.TrainingResult) -> list[str]:
       (not result.epsilon_valid, _UNSOUND),
       (config.noise == 'gaussian' and not k_norm, _FLOATS),
       (k_norm, _K_NORM),
-      (True, _ROUNDING), (True, _TIME), (True, _ACCURACY),
+      (True, _ROUNDING), (True, TIME), (True, _ACCURACY),
       (public_coins, _COINS), (several_processes, _NETWORK)) if holds]
 
 
@@ -189,14 +189,15 @@ def _rdp_epsilon(result: training.TrainingResult) -> float | None:
   return value if math.isfinite(value) else None
 
 
-def find(folder: pathlib.Path,
-         config: configuration.TrainingConfig) -> dict[str, Any] | None:
+def find(folder: pathlib.Path, config: configuration.TrainingConfig, *,
+         chosen: bool = False) -> dict[str, Any] | None:
   """Returns the summary in `folder`, or None if there is none.
 
   Args:
     folder: where a run may have been written.
     config: the configuration requested now. Fields left to its recipe (None)
       match any value. Fields added later count as their default in old files.
+    chosen: whether the run must be one that `selection` chose, or must not.
 
   Raises:
     ValueError: if the folder holds a run of another configuration.
@@ -205,6 +206,9 @@ def find(folder: pathlib.Path,
   if not path.exists():
     return None
   summary = read(folder)
+  if (summary.get('selection') is not None) != chosen:
+    raise ValueError(f'{path} is of {"a single run" if chosen else "a choice"}'
+                     '; use another --output_dir')
   stored_config = summary['config']
   for setting in settings.declared(type(config)):
     name, value = setting.name, getattr(config, setting.name)

@@ -253,7 +253,7 @@ def _calibrated(plan: TrainingPlan, *, target_epsilon: float,
   sampler = plan.sampler
   if isinstance(sampler, PoissonSampler) and plan.strategy is None:
     calibrate = (
-        accounting.calibrate_noise_multiplier if plan.noise_order is None else
+        _calibrated_gaussian if plan.noise_order is None else
         functools.partial(k_norm.calibrate_noise_multiplier,
                           order=plan.noise_order))
     return calibrate(sampling_prob=sampler.sampling_prob, **target,
@@ -270,6 +270,13 @@ def _calibrated(plan: TrainingPlan, *, target_epsilon: float,
   guess = accounting.calibrate_event(guess_of, accountant='rdp', **target)
   return accounting.calibrate_event(event_of, accountant=accountant,
                                     guess=guess, **target)
+
+
+@functools.lru_cache(maxsize=1024)
+def _calibrated_gaussian(**target: Any) -> float:
+  """Cached `calibrate_noise_multiplier`: models of many sizes share a target.
+  """
+  return accounting.calibrate_noise_multiplier(**target)
 
 
 def the_sampler(sampler: Sampler | None, *, num_examples: int,
