@@ -84,7 +84,8 @@ def several() -> bool:
   return _DISTRIBUTED.value or any(
       flag.value is not None for flag in (
           _COORDINATOR_ADDRESS, _NUM_PROCESSES, _PROCESS_ID)) or (
-              _NUM_DEVICES.value not in (None, '1'))
+              _NUM_DEVICES.value not in (None, '1')) or (
+                  _MESH.value is not None)
 
 
 def mesh() -> jax.sharding.Mesh | None:

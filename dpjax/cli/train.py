@@ -316,7 +316,7 @@ def _select(configs: Sequence[TrainingConfig], output_dir: str) -> int:
   """Makes a private choice among configurations; returns the exit status."""
   if devices.several():
     raise ValueError('--select=private trains on one device: leave out '
-                     '--num_devices and the flags of several machines')
+                     '--num_devices, --mesh and the flags of several machines')
   mean_runs = _MEAN_RUNS.value
   summary = selecting.run(
       configs, float(len(configs)) if mean_runs is None else mean_runs,

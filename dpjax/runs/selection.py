@@ -117,6 +117,13 @@ def check(candidates: Sequence[TrainingConfig], mean_runs: float) -> None:
   if first.num_canaries:
     raise ValueError('a private choice cannot be audited by canaries: train a '
                      'single run with num_canaries')
+  if first.user_column is not None:
+    # A user with many records would change the score by more than 1.
+    raise ValueError('the score of a private choice counts records: with a '
+                     'user_column, train single runs')
+  if first.stream:
+    raise ValueError('a private choice needs records in memory: stream must be '
+                     'false')
   if first.fold is not None:
     raise ValueError('a private choice holds out fold 0 for its scores; fold '
                      'must not be given')
