@@ -73,9 +73,9 @@ def _filtered_sgd(numerator, denominator, correct):
 @pytest.mark.parametrize('name, own', [('low_pass', 0.8), ('kalman', 0.55),
                                        ('sharpness', 0.2), ('averaged', 0.9)])
 def test_optimisers_are_those_of_their_papers(name, own):
-  moved = [np.zeros(3)]
+  moved, state = [np.zeros(3)], {}
 
-  def kalman(weights, step, state={}):
+  def kalman(weights, step):
     share = (1 - own) / (own * 0.5)
     ahead = weights + 0.5 * moved[-1]
     measured = share * (ahead - _MEAN) + (1 - share) * (weights - _MEAN)
@@ -84,7 +84,7 @@ def test_optimisers_are_those_of_their_papers(name, own):
     moved.append(-_RATE * state['mean'])
     return weights + moved[-1]
 
-  def sharpness(weights, step, state={}):
+  def sharpness(weights, step):
     last = state.get('gradient')
     at = weights if last is None else weights + own * last / np.linalg.norm(
         last)

@@ -204,6 +204,8 @@ def test_choices_that_cannot_be_private_are_refused():
       ('lip_printed is not private',
        _candidates(method='lip_printed', allow_unsound=True)),
       ('canaries', _candidates(num_canaries=10)),
+      ('user_column', _candidates(user_column='id')),
+      ('stream must be', _candidates(stream=True)),
       ('fold must not be given', _candidates(fold=1)),
       ('accountant', _candidates(accountant='rdp'))]
   for message, candidates in cases:
