@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 import contextlib
 import functools
+import math
 import os
 
 from absl import flags
@@ -117,12 +118,13 @@ def _divided_mesh(text: str) -> jax.sharding.Mesh:
       or not all(size.isdecimal() and int(size) for _, _, size in axes)):
     raise ValueError('--mesh must be data:N, or data:N and model:M separated '
                      f'by a comma, with integers >= 1, got {text!r}')
-  mesh = sharding.device_mesh({name: int(size) for name, _, size in axes})
-  if jax.process_count() > 1 and mesh.size != len(jax.devices()):
+  sizes = {name: int(size) for name, _, size in axes}
+  count = math.prod(sizes.values())
+  if jax.process_count() > 1 and count != len(jax.devices()):
     raise ValueError(f'{jax.process_count()} processes use all of their '
                      f'{len(jax.devices())} devices; the sizes of --mesh '
-                     f'multiply to {mesh.size}')
-  return mesh
+                     f'multiply to {count}')
+  return sharding.device_mesh(sizes)
 
 
 def place(mesh: jax.sharding.Mesh | None) -> placement.Place | None:

@@ -81,13 +81,12 @@ def lattice_privatizer(
     bounds, stddevs = privatizer.scales(rounded_bounds, sums, noise_multiplier,
                                         allocation, adaptive)
     outers = lattice.outer_multiplier(stddevs, spacings)
-    prefixes = (privatizer.as_prefix(values, rounded_bounds, adaptive)
-                for values in (spacings, outers))
-    noisy = lattice.add_noise(
+    steps, multiples = (privatizer.as_prefix(each, rounded_bounds, adaptive)
+                        for each in (spacings, outers))
+    mean = tree.scale(1 / expected_batch_size, lattice.add_noise(
         jax.random.fold_in(state.key, state.step),
-        sums if adaptive is None else (sums, indicators), *prefixes,
-        _with_indicators(shardings, adaptive))
-    mean = tree.scale(1 / expected_batch_size, noisy)
+        sums if adaptive is None else (sums, indicators), steps, multiples,
+        _with_indicators(shardings, adaptive)))
     mean, counts = (mean, ()) if adaptive is None else mean
     multiplier = blocks.joint_noise_multiplier(
         bounds, lattice.real_stddev(outers, spacings))

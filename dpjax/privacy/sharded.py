@@ -193,6 +193,7 @@ def _threefry_pairs_at(key: Array, places: Array, *,
   return threefry.pairs_at((key[0], key[1]), places)
 
 
-_PAIRS_AT = {chacha.NAME: functools.partial(chacha.pairs_at, start=0),
-             'threefry2x32': _threefry_pairs_at}
+_PAIRS_AT: dict[str, Callable[..., tuple[Array, Array]]] = {
+    chacha.NAME: functools.partial(chacha.pairs_at, start=0),
+    'threefry2x32': _threefry_pairs_at}
 _WORDS_AT = {chacha.NAME: chacha.words_at, 'threefry2x32': _threefry_at}

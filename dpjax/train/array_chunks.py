@@ -80,8 +80,8 @@ def _draw_ahead(state: TrainState, sampler: Sampler, length: int,
   return steps.draw_ahead(state, sampler, length, noise=gaussian)
 
 
-def _draw_in_parts(state: TrainState, sampler: Sampler, placed: Placement,
-                   noise: bool) -> steps.Ahead:
+def _draw_in_parts(state: TrainState, sampler: Sampler,
+                   placed: Placement | None, noise: bool) -> steps.Ahead:
   """Returns the randomness of the next step, its noise in parts.
 
   If noise is False, or no parameter is divided, the step draws its noise.

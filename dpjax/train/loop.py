@@ -154,15 +154,13 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   batch, rows, source, placed = _checked(
       records, rows, mesh, place, (keys, plans, model, method, optimizer))
   init_keys = _init_keys(keys, init_keys, checkpoints is not None)
-  alone = source is not None or placed is not None
-  groups = _run_groups(len(plans), 1 if alone else max_parallel)
+  groups = _run_groups(len(plans), 1 if source or placed else max_parallel)
   lengths = chunk_lengths(plans[0].num_steps)
   saver = None if checkpoints is None else Saver(
       checkpoints, checkpoint.fingerprint(
-          (keys, init_keys), plans=plans, method_name=method.name,
-          records=batch, rows=rows, allocation=allocation,
-          num_groups=len(groups), chunks=lengths,
-          devices=sharding.described(mesh, placed)))
+          (keys, init_keys), plans=plans, method_name=method.name, rows=rows,
+          records=batch, allocation=allocation, num_groups=len(groups),
+          chunks=lengths, devices=sharding.described(mesh, placed)))
   started = time.perf_counter()
   batch = sharding.replicate(
       mesh, batch._replace(x=jax.jit(model.prepare)(batch.x)))
@@ -291,8 +289,8 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
                             averaging=averaging, init_key=keys[1])
 
   state = jax.eval_shape(jax.vmap(init), keys, multipliers)
-  start = sharding.jit(mesh, jax.vmap(init),
-                       results=placement.of_runs(placed, state))
+  where = placement.of_runs(placed, state)
+  start = sharding.jit(mesh, jax.vmap(init), results=where)
   lengths = set(chunk_lengths(plan.num_steps))
   given: dict[str, Any] = dict(
       method=method, transform_with=transform_with, noised=noised,
@@ -302,7 +300,6 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
     chunks = streaming.Program(plan, records, mesh, placed).chunks(
         lengths, state, multipliers, model=model, **given)
   else:
-    where = placement.of_runs(placed, state)
     chunks = {length: arrays.chunk(
         length, plan, mesh, placed, where, **given).lower(
             state, multipliers, rows, records).compile() for length in lengths}

@@ -143,8 +143,8 @@ def chosen(mesh: Mesh | None, place: Place | None,
     raise ValueError('place must return the shapes that it is given, with '
                      'their shardings')
   placed = of_model(mesh, given, ())
-  for leaf, own in zip(jax.tree.leaves(shapes), jax.tree.leaves(placed.params),
-                       strict=True):
+  for leaf, own in zip(jax.tree.leaves(shapes), jax.tree.leaves(
+      placed.params if placed else ()), strict=True):
     own.shard_shape(leaf.shape)  # Raises.
   return placed
 

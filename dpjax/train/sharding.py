@@ -333,9 +333,10 @@ def on_host(values: PyTree) -> PyTree:
 
   def leaf(value: Any) -> np.ndarray:
     if isinstance(value, jax.Array) and not value.is_fully_addressable:
-      if not value.is_fully_replicated:
+      where: Any = value.sharding
+      if not where.is_fully_replicated:
         value = jax.jit(lambda each: each, out_shardings=NamedSharding(
-            value.sharding.mesh, PartitionSpec()))(value)
+            where.mesh, PartitionSpec()))(value)
       value = value.addressable_data(0)
     return np.asarray(value)
 

@@ -163,7 +163,8 @@ class Program:
     count = jax.ShapeDtypeStruct((), jnp.int32)
     shapes = jax.eval_shape(sums, state, *data)
     jit = functools.partial(sharding.jit, self._mesh)
-    whole, rows = PartitionSpec(), PartitionSpec(placement.AXIS)
+    whole: Any = PartitionSpec()
+    rows = PartitionSpec(placement.AXIS)
     where = placement.of_runs(self._placed, state)
     totals: Any = whole if self._placed is None else BoundedSums(
         self._placed.params, whole, whole, whole)

@@ -86,6 +86,24 @@ def test_two_processes_train_what_one_trains(tmp_path):
     assert status == 2 and 'of another configuration: clip_norm' in err
 
 
+def test_two_processes_divide_parameters(tmp_path):
+  """They train what one trains, and the first writes whole arrays."""
+  words = ('--method=dp_sgd', '--accountant=rdp', '--seed=0,1', '--depth=2',
+           '--width=128', '--num_steps=4', '--noise_seed=0')
+  folders = [tmp_path / '0', tmp_path / '1']
+  _alone(tmp_path / 'one', *words)
+  for status, _, err in _together(
+      folders, *words, '--mesh=data:2,model:4', '--checkpoint_seconds=1e-6'):
+    assert status == 0, err
+  assert not folders[1].exists()
+  for run in ('seed=0', 'seed=1'):
+    one, two = (_params(tmp_path / name / run) for name in ('one', '0'))
+    for name, values in one.items():
+      np.testing.assert_allclose(two[name], values, rtol=1e-3, atol=1e-4)
+  for status, _, err in _together(folders, *words, '--mesh=data:2,model:2'):
+    assert status == 2 and 'the sizes of --mesh multiply to 4' in err
+
+
 def test_two_processes_share_the_secret_keys_of_a_release(tmp_path):
   """Two processes train with the same secret keys.
 
@@ -101,12 +119,15 @@ def test_two_processes_share_the_secret_keys_of_a_release(tmp_path):
       'params.npz', 'private_diagnostics.json', 'summary.json']
 
 
-def test_killed_and_resumed_they_give_the_same_bits(tmp_path):
+@pytest.mark.parametrize('more', [
+    (), ('--mesh=data:2,model:4', '--width=128', '--depth=2')])
+def test_killed_and_resumed_they_give_the_same_bits(tmp_path, more):
   whole = [tmp_path / 'whole', tmp_path / 'other']
-  for status, _, err in _together(whole, *_LONG, '--checkpoint_seconds=0'):
+  for status, _, err in _together(whole, *_LONG, *more,
+                                  '--checkpoint_seconds=0'):
     assert status == 0, err
   folders = [tmp_path / '0', tmp_path / '1']
-  words = (*_LONG, '--checkpoint_seconds=1e-6')
+  words = (*_LONG, *more, '--checkpoint_seconds=1e-6')
   started = _start(folders, *words)
   saved = folders[0] / 'checkpoints' / 'steps'
   while not list(saved.glob('*/checksums')):
