@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpjax.audit.suite import run_folders
 from dpjax.data import registry
 from dpjax.privacy import accounting
 from dpjax.privacy import tuning
@@ -325,6 +326,8 @@ def test_a_folder_holds_one_choice_or_one_run(choose, tmp_path):
   run = TrainingConfig(**first['config'])
   with pytest.raises(ValueError, match='is of a choice'):
     summaries.find(folder, run)
+  with pytest.raises(ValueError, match='has no canaries'):
+    run_folders.load(folder)
   # The folder of a single run is refused, too.
   path = folder / 'summary.json'
   path.write_text(json.dumps({**first, 'selection': None}))
