@@ -243,11 +243,7 @@ def train(
   first = configuration.check(configs[0])
   _check_devices(first, mesh, place)
   _check_together(configs)
-  if dataset is None:
-    dataset = (building.open_streamed if first.stream else building.load)(
-        first, data_dir=data_dir)
-  if not isinstance(dataset, StreamedDataset):
-    dataset = building.prepare(first, dataset)
+  dataset = _prepared(first, dataset, data_dir)
   available = num_available(first, dataset)
   configs = [configuration.resolve(c, num_available=available) for c in configs]
   description = checkpoint.describe(configs)
@@ -273,6 +269,16 @@ def train(
   model = building.make_model(configs[0], dataset)
   return _fit(configs, keys, plans, model, data, on_progress=on_progress,
               mesh=mesh, place=place, checkpoints=checkpoints)
+
+
+def _prepared(config: TrainingConfig, dataset: building.AnyDataset | None,
+              data_dir: str | None) -> building.AnyDataset:
+  """Returns the data set, loaded or opened if it is None, and prepared."""
+  if dataset is None:
+    dataset = (building.open_streamed if config.stream else building.load)(
+        config, data_dir=data_dir)
+  return dataset if isinstance(dataset, StreamedDataset) else (
+      building.prepare(config, dataset))
 
 
 def _check_devices(config: TrainingConfig, mesh: jax.sharding.Mesh | None,

@@ -174,14 +174,22 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
   compiled = time.perf_counter()
   parts = _train(program, arguments, batch, lengths, saver, on_progress)
   seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
-  one = None if placed else mesh  # Divided states stay on the mesh.
-  state = _concatenate([sharding.local(one, p.state) for p in parts], 0,
-                       len(plans), jnp.concatenate)
-  info = _concatenate([p.info for p in parts], 1, len(plans), np.concatenate)
+  # Divided states stay on the mesh.
+  state, info = _joined(parts, None if placed else mesh, len(plans))
   used_keys.add(keys)  # Only now: a fit that failed has released nothing.
   return FitResult(state, info, tuple(p.event for p in plans),
                    _measured_multipliers(info, plans, method),
                    compiled - started, seconds)
+
+
+def _joined(parts: Sequence[Part], mesh: jax.sharding.Mesh | None,
+            num_runs: int) -> tuple[TrainState, Any]:
+  """Returns states and diagnostics of all runs, on one device without a mesh.
+  """
+  return (_concatenate([sharding.local(mesh, part.state) for part in parts], 0,
+                       num_runs, jnp.concatenate),
+          _concatenate([part.info for part in parts], 1, num_runs,
+                       np.concatenate))
 
 
 def _checked(records: Batch | Source, rows: Array | None,

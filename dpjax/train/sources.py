@@ -143,9 +143,8 @@ def _loading(records: Any, num_records: int | None,
     if len(sizes) != 1:
       raise ValueError('arrays must have one row for each record, got '
                        f'{", ".join(map(str, sorted(sizes)))} rows')
-    for leaf in arrays:
-      _read_at_random(leaf)
-    return _Fields(functools.partial(_rows, records), columns), sizes.pop()
+    return _Fields(functools.partial(
+        _rows, jax.tree.map(_read_at_random, records)), columns), sizes.pop()
   if isinstance(records, (dict, tuple, bytes)):
     raise ValueError(f'a {type(records).__name__} must hold arrays; of several '
                      'data sets, such as train and test, choose one')
@@ -162,15 +161,20 @@ def _arrays(records: Any) -> list[Any] | None:
   return leaves if leaves and all(map(_is_array, leaves)) else None
 
 
-def _read_at_random(array: Any) -> None:
+def _read_at_random(array: Any) -> Any:
   """Tells the system that a file in memory is read at random places.
 
   Otherwise it reads 128 KiB for each record, and keeps them.
+
+  Returns:
+    The array.
   """
-  while (base := getattr(array, 'base', None)) is not None:
-    array = base
-  if isinstance(array, mmap.mmap) and hasattr(array, 'madvise'):
-    array.madvise(mmap.MADV_RANDOM)
+  owner = array
+  while (base := getattr(owner, 'base', None)) is not None:
+    owner = base
+  if isinstance(owner, mmap.mmap) and hasattr(owner, 'madvise'):
+    owner.madvise(mmap.MADV_RANDOM)
+  return array
 
 
 def _rows(records: PyTree, numbers: np.ndarray) -> PyTree:
