@@ -121,8 +121,7 @@ def _loading(records: Any, num_records: int | None,
       records, (str, os.PathLike, np.generic)) or _is_array(records)):
     raise ValueError(
         f'data of type {type(records).__name__} come in an order of their own, '
-        'which is not that of a sampler, so epsilon would not hold: '
-        + _INSTEAD)
+        'not that of a sampler, so epsilon would not hold: ' + _INSTEAD)
   if callable(records) and not by_number:
     if num_records is None:
       raise ValueError('a function of record numbers needs num_records')

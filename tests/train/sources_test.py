@@ -176,7 +176,7 @@ def _named(name, package, base):
     (_named('IterDataset', 'grain', _Images), 'Mine')])
 def test_streams_are_refused_with_the_reason(stream, name):
   with pytest.raises(ValueError, match=f'data of type {name} come in an order '
-                     'of their own, which is not that of a sampler.*by number'):
+                     'of their own, not that of a sampler.*by number'):
     sources.source(stream)
 
 
