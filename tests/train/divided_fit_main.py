@@ -134,7 +134,7 @@ def memory(case, layout):
           jnp.zeros([NUM, WIDTH]), jnp.zeros([NUM], jnp.int32)), 'optimal',
       None, mesh, placement.chosen(
           mesh, place, jax.eval_shape(model.init, jax.random.key(0))))
-  stats = program.chunks[1].memory_analysis()
+  stats = program.chunks[STEPS].memory_analysis()
   return (stats.argument_size_in_bytes + stats.output_size_in_bytes
           + stats.temp_size_in_bytes - stats.alias_size_in_bytes)
 
