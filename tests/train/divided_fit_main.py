@@ -117,7 +117,9 @@ def trained(case, layout):
 
 
 def memory(case, layout):
-  """Returns bytes that a device needs for a step of a large model."""
+  """Returns bytes that a device needs for steps of a large model by Adam."""
+  # Adam promotes types.
+  jax.config.update('jax_numpy_dtype_promotion', 'standard')
   model = mlp.mlp(num_features=WIDTH, num_classes=WIDTH, depth=8, width=WIDTH)
   size = tree.count(jax.eval_shape(model.init, jax.random.key(0)))
   plan = plans.TrainingPlan(
@@ -130,7 +132,7 @@ def memory(case, layout):
   program = loop._compile(
       ((keys, keys), jnp.ones([1]), jnp.zeros([1, NUM], jnp.int32)), plan,
       model, methods.dp_sgd(model, LOSS, clip_norm=0.7),
-      optax.sgd(0.1, momentum=0.9), Batch(
+      optax.adam(0.1), Batch(
           jnp.zeros([NUM, WIDTH]), jnp.zeros([NUM], jnp.int32)), 'optimal',
       None, mesh, placement.chosen(
           mesh, place, jax.eval_shape(model.init, jax.random.key(0))))
