@@ -152,10 +152,14 @@ def plan(candidates: Sequence[TrainingConfig], mean_runs: float,
   dataset = building.prepare(first, dataset)
   stopping = RandomStopping(mean=mean_runs, shape=SHAPE)
   num_held = training.num_available(first, dataset) // first.num_folds
-  if num_held > _MOST_HELD:
-    raise ValueError(f'at most {_MOST_HELD} records can be held out for the '
-                     f'scores, got {num_held}: give more --num_folds')
+  if not 1 <= num_held <= _MOST_HELD:
+    raise ValueError(f'fold 0, which is held out for the scores, must have 1 '
+                     f'to {_MOST_HELD} records, got {num_held}: change '
+                     '--num_folds')
   resolved = _resolved(candidates, num_held, dataset)
+  for config in resolved:
+    # An error here stops the choice before a run; later it would show a run.
+    building.make_method(config, building.make_model(config, dataset))
   sizes = [training.lattice_size(config, dataset) for config in resolved]
   adjacency, delta = Adjacency(first.adjacency), settings.known(
       resolved[0].delta)
@@ -165,16 +169,18 @@ def plan(candidates: Sequence[TrainingConfig], mean_runs: float,
         training.make_plan(dataclasses.replace(config, epsilon=share), size)
         for config, size in zip(resolved, sizes, strict=True))
 
+  @functools.cache
   def of_training(share: float) -> float:
     return training_cost(plans(share), stopping, delta=delta,
                          target=first.epsilon)
 
+  @functools.cache
   def of_score(share: float) -> float:
     return tuning.epsilon([score_event(share)], stopping, delta=delta,
                           adjacency=adjacency)
 
-  share = tuning.run_epsilon(functools.cache(of_training), first.epsilon)
-  score = tuning.run_epsilon(functools.cache(of_score), first.epsilon)
+  share = tuning.run_epsilon(of_training, first.epsilon)
+  score = tuning.run_epsilon(of_score, first.epsilon)
   return Search(
       runs=tuple(dataclasses.replace(each, epsilon=share) for each in resolved),
       plans=plans(share), stopping=stopping, score_epsilon=score,
