@@ -125,8 +125,8 @@ def _bias_not_counted(squares):
 def _with_squares(change):
   """Returns faulty book-keeping with changed squared norms and honest sums."""
 
-  def fault(*args):
-    sums = _HONEST_RECORDS(*args)
+  def fault(*args, **shards):
+    sums = _HONEST_RECORDS(*args, **shards)
     return sums._replace(squares=change(sums.squares))
 
   return fault

@@ -11,7 +11,7 @@ from experiments.benchmarks import sweep
 from experiments.benchmarks.values import Line
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('model', methods.STREAM_MODELS)
 @pytest.mark.parametrize('method', methods.STREAMS)
 def test_steps_are_made_within_the_limit(monkeypatch, model, method):

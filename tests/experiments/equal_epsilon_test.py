@@ -131,7 +131,7 @@ def test_offsets_and_numbers_have_no_gradient():
         gradients._replace(weights=()))), name
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_all_methods_have_the_same_target_and_as_many_configurations():
   counts = {}
   for setting in sweep.SETTINGS:

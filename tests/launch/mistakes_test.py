@@ -25,7 +25,7 @@ _NO_ROOM = '/proc/nowhere'
 # Each case has (a missing module, words, the error line).
 _MISTAKES = (
   ('', 'train --epsilom=1', 'unknown flag --epsilom; did you mean \'--epsilon\'? (see'),
-  ('', 'train --output_dir=NEW --num_steps=x', '--num_steps must be an integer, got \'x\' (see'),
+  ('', 'train --output_dir=NEW --num_steps=x', '--num_steps must be integers separated by commas, got \'x\''),
   ('', 'train --output_dir=NEW --optimizer=adma', 'did you mean \'adam\'?'),
   ('', 'train --output_dir=NEW --method=dpsgd', 'did you mean \'dp_sgd\' or'),
   ('', 'train --output_dir=NEW --dataset=adlut', 'did you mean \'adult\'?'),
@@ -115,7 +115,7 @@ _MISTAKES = (
 )
 
 
-@pytest.mark.every(5)
+@pytest.mark.every(6)
 def test_each_mistake_is_one_line_and_nothing_is_done(tmp_path):
   own, new = tmp_path / 'own.csv', tmp_path / 'new'
   own.write_text('age,y\n1,0\n2,1\n')

@@ -99,7 +99,7 @@ def test_a_streamed_run_has_the_parameters_of_arrays(folder, tmp_path, method,
   assert abs(result.test_accuracy - right.mean()) < 1e-6
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('words', [
     ('--dataset=FOLDER/',), ('--dataset=FOLDER/*.par*',),
     ('--dataset=FOLDER/0.parquet', '--stream')])

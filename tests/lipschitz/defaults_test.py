@@ -16,6 +16,7 @@ KERNEL, WHOLE = 'bookkeeping', shards.WHOLE
 DEFAULTS = {
   'grads': {
     'bookkeeping.of_record_loss': {'shards': WHOLE},
+    'bookkeeping.record_gradients': {'shards': WHOLE},
     'bounder.BoundedSums': {'indicators': ()},
     'bounder.WeightConstraint': {'every': 1},
     'contractions.Layer': {'has_windows': False},

@@ -62,7 +62,7 @@ def test_words_at_places_are_those_of_the_sequence(size):
       threefry.words_at(key, jnp.asarray(places), 5, size))
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('chunk', [2**14, 7])
 @pytest.mark.parametrize('key', KEYS)
 def test_noise_is_that_of_one_device(key, chunk, monkeypatch):
@@ -97,6 +97,7 @@ def _rows(key):
                    for row in drawn])
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('key', KEYS)
 def test_integers_are_those_of_one_device(key, monkeypatch):
   """All are equal; with a fault of the place of a part they are not."""
@@ -106,6 +107,7 @@ def test_integers_are_those_of_one_device(key, monkeypatch):
   assert np.mean(_rows(key) != expected) > 0.3
 
 
+@pytest.mark.every(3)
 def test_noise_on_a_lattice_is_that_of_one_device():
   """In all bits, because it is computed in integers."""
   key, step = KEYS[1], jnp.float32(2.0**-19)

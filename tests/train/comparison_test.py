@@ -13,7 +13,7 @@ def compared():
   return comparison.compare(**RUN, adjacency='add_or_remove_one')
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(5)
 def test_every_choice_meets_the_target(compared):
   choices, left_out = compared
   assert list(left_out) == ['fixed size']

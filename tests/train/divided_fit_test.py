@@ -110,6 +110,7 @@ def test_two_devices_train_what_one_trains():
                                 two.joint_noise_multipliers)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize('fault', ['noise', 'sums'])
 def test_fault_of_divided_fits(fault, monkeypatch):
   """Devices draw the same noise, or keep the sums of their own records."""
