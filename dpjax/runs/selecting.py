@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from dpjax.runs import building
 from dpjax.runs import environment as environments
 from dpjax.runs import interrupted
+from dpjax.runs import run_sampling
 from dpjax.runs import running
 from dpjax.runs import selection
 from dpjax.runs import settings
@@ -102,7 +103,7 @@ def _summarize(search: selection.Search, candidates: Sequence[TrainingConfig],
   """Returns the summary of the chosen run, with the cost of the choice."""
   summary = summaries.summarize(result, environments.current())
   runs = [{**selection.values(config, selection.TUNED),
-           'sampling_prob': each.poisson.sampling_prob,
+           'sampling_prob': run_sampling.sampling_prob(each.sampler),
            'noise_multiplier': each.noise_multiplier,
            'noise_variation': each.noise_variation, 'event': repr(each.event)}
           for config, each in zip(search.runs, search.plans, strict=True)]

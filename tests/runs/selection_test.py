@@ -345,3 +345,11 @@ def test_a_seeded_choice_is_for_research(choose):
       {each.noise_seed for each in made})
   assert summary['selection'] == again['selection']
   assert summary['selection']['noise_seed'] == 1
+
+
+@pytest.mark.slow
+def test_candidates_may_have_other_samplers(choose):
+  summary, _, _ = choose(sampler='cyclic', correlation='tree', noise='gaussian')
+  assert 'groups' in summary['sampler'] and summary['strategy'] is not None
+  assert {run['sampling_prob'] for run in summary['selection']['runs']} == {
+      None}
