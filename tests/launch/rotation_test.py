@@ -172,8 +172,8 @@ def test_shares_of_slow_tests_and_what_is_cut_off(chosen):
   again = chosen('--rotation=4', '--slow_share=rotating/2')
   assert again[1] == runs[0][1]
   assert 'chosen by --rotation=4 --slow_share=1/2' in again[2]
-  status, passed, output = chosen('--slow_share=1/1', '--time_limit=1e-9',
-                                  '-n1')
+  status, passed, output = chosen('--rotation=4', '--slow_share=1/1',
+                                  '--time_limit=1e-9', '-n1')
   assert status == 0 and not passed
   assert '12 TESTS NOT RUN: cut off by --time_limit' in output
   status, _, output = chosen('--slow_share=3/2')

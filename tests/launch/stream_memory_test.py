@@ -16,12 +16,13 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _NUM_COLUMNS, _PER_FILE = 100, 20_000
 # Prints the peak resident memory in KiB.
 _CODE = '''
-import json, resource, sys
+import json, pathlib, sys
 from dpjax.runs import configuration, training
 config = configuration.TrainingConfig(**json.loads(sys.argv[1]))
 result, = training.train([config])
 assert result.num_train + result.num_test == int(sys.argv[2])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+# Not of `getrusage`, which includes the process that started this one.
+print(pathlib.Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])
 '''
 
 

@@ -334,7 +334,7 @@ def test_the_command_itself(tmp_path):
   assert unknown.returncode != 0 and 'epsilom' in unknown.stderr
   helped = _process('--help')
   # There is a line for each example, one of them for a user's file.
-  assert helped.stdout.count('\n  dpjax train ') == 5
+  assert helped.stdout.count('\n  dpjax train ') == 7
   for flag in ('--epsilon', '--delta', '--output_dir'):
     assert f'\n  {flag}: ' in helped.stdout
   assert '\n  --weight_norm: ' in _process('--helpfull').stdout

@@ -113,15 +113,15 @@ def test_a_device_needs_a_sixth_of_the_memory(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('layout', ['fsdp', 'both'])
-def test_ten_million_draws_of_eight_devices_are_normal(tmp_path, layout):
+@pytest.mark.parametrize('division', ['fsdp', 'both'])
+def test_ten_million_draws_of_eight_devices_are_normal(tmp_path, division):
   """All together, and independent between devices and steps.
 
   False alarms: 1e-6 for the distribution, by the bound of Dvoretzky, Kiefer and
   Wolfowitz, and 1e-6 for all correlations.
   """
-  arrays, _ = _ran(tmp_path / 'noise.npz', f'noise/{layout}')
-  drawn = arrays[f'noise/{layout}']
+  arrays, _ = _ran(tmp_path / 'noise.npz', f'noise/{division}')
+  drawn = arrays[f'noise/{division}']
   assert drawn.size > 10**7
   found = stats.kstest(drawn.ravel(), stats.norm.cdf).statistic
   assert found < np.sqrt(np.log(2 / 1e-6) / (2 * drawn.size))
