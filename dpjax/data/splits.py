@@ -164,7 +164,7 @@ class Permutation:
 
   @functools.cached_property
   def _keys(self) -> list[np.uint64]:
-    """Keys of the rounds."""
+    """Returns a key for each round, from the seed and the size."""
     return [np.uint64(int.from_bytes(hashlib.sha256(
         f'{self.seed} {self.size} {number}'.encode()).digest()[:8], 'little'))
             for number in range(_ROUNDS)]

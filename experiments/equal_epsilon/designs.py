@@ -77,4 +77,4 @@ DESIGNS: Mapping[str, Design] = {
     'tree': Design('Kairouz et al. (2021)', _epochs,
                    lambda steps, epoch: tree_strategy.TreeStrategy(steps)),
 }
-"""Designs by name."""
+"""Maps the name of a design, as in the rows, to the design."""

@@ -50,7 +50,7 @@ class Best(NamedTuple):
 
 
 Method = tuple[str, str]
-"""(design, optimiser)."""
+"""Names of a design and of an optimiser, which together are compared."""
 
 
 def chosen(cells: Sequence[points.Point]) -> dict[tuple[str, Method], Best]:

@@ -234,4 +234,4 @@ TECHNIQUES: Mapping[str, Technique] = {
         _sgd_after(lambda share: optax.chain(masked_frequencies(share),
                                              smoothed(jnp.float32(_GAIN))))),
 }
-"""Optimisers by name."""
+"""Maps the name of an optimiser, as in the rows, to the optimiser."""

@@ -192,11 +192,11 @@ def test_the_best_on_held_out_records_is_compared_on_test_records():
   mean, error = report.difference(best['a', ('poisson', 'low_pass')],
                                   best['a', ('poisson', 'sgd')])
   assert mean == pytest.approx(0.101) and error == pytest.approx(1e-3)
-  found = {each.claim.split(':')[0] + each.claim.split(':')[1][:5]:
+  verdict_of = {each.claim.split(':')[0] + each.claim.split(':')[1][:5]:
            each.verdict for each in report.verdict(rows)}
   # A gain in both seeds that is as large as its error is not clear.
-  assert (found['low_pass more'], found['kalman more']) == ('agrees', 'differs')
-  assert (found['allocation less'], found['tree less']) == ('agrees',
+  assert (verdict_of['low_pass more'], verdict_of['kalman more']) == ('agrees', 'differs')
+  assert (verdict_of['allocation less'], verdict_of['tree less']) == ('agrees',
                                                             'not run')
   assert '+0.1010 (0.0010)' in report.table(rows)
   report.figure(rows)

@@ -126,8 +126,8 @@ def test_fault_of_divided_fits(fault, monkeypatch):
       return jax.lax.dynamic_slice_in_dim(
           total, size * jax.lax.axis_index(self.axis), size, dim)
     monkeypatch.setattr(shards.Shards, 'own', own)
-  found = _kernel(_fit(_mesh(), _place(_mesh())))
-  assert np.abs(found - expected).max() > 0.005
+  kernel = _kernel(_fit(_mesh(), _place(_mesh())))
+  assert np.abs(kernel - expected).max() > 0.005
 
 
 def test_sums_that_are_replaced_are_not_computed_from_parts():

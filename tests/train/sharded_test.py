@@ -123,8 +123,8 @@ def test_ten_million_draws_of_eight_devices_are_normal(tmp_path, division):
   arrays, _ = _ran(tmp_path / 'noise.npz', f'noise/{division}')
   drawn = arrays[f'noise/{division}']
   assert drawn.size > 10**7
-  found = stats.kstest(drawn.ravel(), stats.norm.cdf).statistic
-  assert found < np.sqrt(np.log(2 / 1e-6) / (2 * drawn.size))
+  distance = stats.kstest(drawn.ravel(), stats.norm.cdf).statistic
+  assert distance < np.sqrt(np.log(2 / 1e-6) / (2 * drawn.size))
   # Of each step, matrix and device.
   parts = drawn.reshape(-1, drawn.shape[-1])
   pairs = np.corrcoef(parts)[np.triu_indices(len(parts), 1)]
@@ -277,8 +277,8 @@ def test_fault_of_noise_in_parts(fault, monkeypatch):
 
   expected = _trained(False, _records())[0].params['last']
   monkeypatch.setattr(sharded, 'unit_noise', faulty)
-  found = _trained(True, _records())[0].params['last']
-  assert np.abs(found - expected).max() > 0.005
+  last = _trained(True, _records())[0].params['last']
+  assert np.abs(last - expected).max() > 0.005
 
 
 @pytest.mark.parametrize('axis', ['data', 'model'])
