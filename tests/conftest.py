@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 
@@ -90,6 +91,21 @@ def pytest_configure(config):
     option.markexpr = 'slow and not paper'
   if option.time_limit and not hasattr(option, 'last_start'):
     option.last_start = time.time() + 60 * option.time_limit
+  _share_programs(config)
+
+
+def _share_programs(config):
+  """Lets workers, and commands that tests start, share compiled programs.
+
+  Programs that are compiled in less than 0.05 s are not worth a file.
+  """
+  name = 'JAX_COMPILATION_CACHE_DIR'
+  if name not in os.environ:
+    folder = tempfile.TemporaryDirectory(prefix='programs_of_tests_')
+    config.add_cleanup(folder.cleanup)
+    os.environ |= {name: folder.name,
+                   'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS': '0.05',
+                   'JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES': '-1'}
 
 
 def pytest_report_header(config):

@@ -140,7 +140,7 @@ def test_the_figure_of_another_adjacency_is_found():
   assert _audit(_sum(pairs=pairs)).verdict == auditor.VIOLATED
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_declared_noise_is_tested():
   noise = Noise(stats.norm(), value=_total)
   honest = dataclasses.replace(_sum(), noise=noise)
@@ -278,7 +278,7 @@ def test_nothing_is_claimed_and_nothing_refuted():
   assert not report.failed and report.verdict == auditor.UNDERPOWERED
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_false_alarms_are_within_the_significance():
   # 30 audits of a tight mechanism with tests of its noise, at 20 %: more than
   # 16 false alarms have probability 2e-5.

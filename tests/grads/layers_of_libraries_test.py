@@ -93,7 +93,7 @@ def test_a_gram_matrix_without_cross_terms_is_seen(monkeypatch):
   assert not comparison.compare(_case('Linen', 'Linear')).is_equal
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(28)
 @pytest.mark.parametrize('layer', _KINDS)
 def test_padding_counts_for_nothing_whatever_its_values(layer):
   """Records that do not count may hold anything, NaN and huge values too."""
@@ -145,7 +145,7 @@ def test_short_types_give_float32_sums_and_norms_near_the_true_ones(
   np.testing.assert_allclose(norms, wanted, rtol=0.1)
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(12)
 @pytest.mark.parametrize('layer', _KINDS)
 def test_a_user_with_several_examples_is_one_record(layer):
   """The gradient of a user is that of the mean loss of its examples.

@@ -85,7 +85,7 @@ def test_parts_are_small_where_an_ordinary_pass_keeps_little(monkeypatch):
   assert _size(_loss, monkeypatch, most=1) == 1
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize('remat', [False, True])
 def test_parts_need_no_more_memory_than_an_ordinary_pass(monkeypatch, remat):
   """By XLA's count; the sums are those of the whole batch."""

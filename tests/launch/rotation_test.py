@@ -120,7 +120,7 @@ def chosen(tmp_path_factory):
   start, end = (text.index(each) for each in (
     '_ROOT = pathlib', "@pytest.fixture(scope='module', autouse=True)"))
   (folder / 'tests' / 'conftest.py').write_text(
-    'import collections, pathlib, time\nimport pytest\n'
+    'import collections, os, pathlib, tempfile, time\nimport pytest\n'
     'from launch import rotation as rotations\n' + text[start:end])
   (folder / 'tests' / 'some_test.py').write_text(_MODULE)
   (folder / 'setup.cfg').write_text((_ROOT / 'setup.cfg').read_text())

@@ -48,7 +48,7 @@ def test_divergences_are_above_those_by_quadrature(prob, multiplier):
   assert (np.array(actual)[:2] <= 6 * np.array(exact)[:2]).all()
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('prob, multiplier, num_steps', [
   (0.01, 1.0, 1000), (0.1, 2.0, 100), (0.5, 5.0, 50), (0.02, 0.6, 20)])
 def test_it_is_a_bound_above_that_of_loss_distributions(prob, multiplier,

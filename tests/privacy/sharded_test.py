@@ -107,7 +107,7 @@ def test_integers_are_those_of_one_device(key, monkeypatch):
   assert np.mean(_rows(key) != expected) > 0.3
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_noise_on_a_lattice_is_that_of_one_device():
   """In all bits, because it is computed in integers."""
   key, step = KEYS[1], jnp.float32(2.0**-19)

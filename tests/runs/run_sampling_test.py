@@ -147,11 +147,9 @@ def test_defaults_follow_from_the_number_of_records(changes, batch_size, groups,
                           ('inverse_square_root', ' of 12 bands'),
                           ('tree', ''))]])
 def test_a_plan_has_the_event_of_its_options(changes, event, words, extra):
+  noise = 1.3
   config = resolved(**changes)
-  plan = training.make_plan(config)
-  noise = plan.noise_multiplier
-  again = training.plan_of(config, noise)
-  assert again == plan and hash(again) == hash(plan)
+  plan = training.plan_of(config, noise)
   assert (plan.strategy is None) == (config.correlation == 'independent')
   assert (run_sampling.batches(plan.sampler),
           run_sampling.correlated_by(config)) == (words, extra)
@@ -166,6 +164,19 @@ def test_a_plan_has_the_event_of_its_options(changes, event, words, extra):
         accounting.gaussian_event(noise_multiplier=noise), delta=config.delta,
         adjacency=plan.adjacency)
   assert plan.epsilon(config.delta) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.every(4)
+@pytest.mark.parametrize('changes', [
+    dict(sampler='fixed_size', batch_size=60.0, **_REPLACE),
+    dict(sampler='random_allocation', batch_size=60.0),
+    dict(sampler='cyclic', batch_size=30.0, sampler_groups=4, **_REPLACE),
+    correlated(batch_size=30.0, sampler_groups=4, bands=3)])
+def test_a_plan_with_its_least_noise_is_the_plan_of_that_noise(changes):
+  config = resolved(**changes)
+  plan = training.make_plan(config)
+  again = training.plan_of(config, plan.noise_multiplier)
+  assert again == plan and hash(again) == hash(plan)
   assert 1.99 < plan.epsilon(config.delta) <= 2.0
 
 

@@ -109,7 +109,7 @@ def private(sampler, **options):
       noise_multiplier=2.0, steps=12, clip_norm=1.0, sampler=sampler) | options)
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('sampler, options', [
   (FIXED, dict(adjacency='replace_one')), (ALLOCATION, {}), (CYCLIC, {}),
   (CYCLIC, dict(noise=BANDED)),

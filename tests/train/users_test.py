@@ -91,7 +91,7 @@ def test_a_source_must_have_the_records_of_the_users():
     users.by_user(sources.source((_X[:-1], _Y[:-1])), _OWNERS, most=4)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 @pytest.mark.parametrize('loss, kernel, combine, size', [
     (_loss, 'bookkeeping', 'mean', None), (_loss, 'vmap', 'sum', 2),
     (_batch_loss, 'bookkeeping', 'sum', None)])
@@ -164,7 +164,7 @@ def test_random_records_are_drawn_uniformly():
   assert counts.sum() == 1200 and np.abs(counts - 200).max() < 5.3 * 11.5
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 def test_records_may_be_loaded_and_have_random_keys():
   """A loader gets numbers of records; each record of a user has its own key."""
   seen = []
@@ -234,7 +234,7 @@ def _clipped_by_record(loss, **given):
   return honest._replace(sums=sums)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_an_audit_of_users_notices_clipping_by_record():
   assert not _audited().violated
   with mock.patch.object(weighted, 'of_record_loss', _clipped_by_record):
