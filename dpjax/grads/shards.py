@@ -159,11 +159,14 @@ def bind(equation: core.JaxprEqn, inputs: Sequence[Any]) -> list[Any]:
   """Evaluates an equation, of which inputs may be parts.
 
   They are collected for it alone, and collected again in the backward pass.
+  The barrier makes XLA wait for the other inputs. Else it may collect the
+  parameters of all layers before the first one reads its own.
   """
   if not any(isinstance(value, Part) for value in inputs):
     return jaxprs.bind(equation, inputs)
   return jax.checkpoint(lambda given: jaxprs.bind(equation, [
-      whole(value) for value in given]))(list(inputs))
+      whole(value) for value in given]))(
+          jax.lax.optimization_barrier(list(inputs)))
 
 
 def evaluate(equations: Sequence[core.JaxprEqn], values: Values) -> None:

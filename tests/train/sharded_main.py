@@ -4,6 +4,7 @@ Writes an .npz of parameters, {case}/{layout}, and prints JSON of what the
 compiled programs need: for `sharded_test`.
 """
 
+import functools
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import numpy as np  # noqa: E402
 import optax  # noqa: E402
 
+from dpjax.grads import shards  # noqa: E402
 from dpjax.privacy import additive  # noqa: E402
 from dpjax.train import placement  # noqa: E402
 from dpjax.train import sharding  # noqa: E402
@@ -34,10 +36,16 @@ def _normal(seed, *shape):
                                                else 1)
 
 
-def _mlp(params, record):
+def _itself(layer):
+  """Returns the function of a layer as it is; see `_recomputed`."""
+  return layer
+
+
+def _mlp(params, record, of_layer=_itself):
+  dense = of_layer(lambda x, layer: jnp.tanh(x @ layer['w'] + layer['b']))
   hidden = record['x']
   for layer in params['hidden']:
-    hidden = jnp.tanh(hidden @ layer['w'] + layer['b'])
+    hidden = dense(hidden, layer)
   return jnp.square(jnp.vdot(hidden, params['last']) - record['y'])
 
 
@@ -58,25 +66,34 @@ def _layer(x, layer):
   return x + jax.nn.gelu(x @ layer['up']) @ layer['down']
 
 
-def _logits(params, record, run):
-  x = params['embedding'][record['ids']]
-  x = run(x, params['layers']) * params['scale']
-  logits = x @ params['head']
+def _language_model(params, record, run, of_layer):
+  """Returns the loss of a transformer.
+
+  Args:
+    params: weights.
+    record: tokens.
+    run: (the function of a layer, x, its weights for all layers) -> x.
+    of_layer: see `_itself`.
+  """
+  look_up = of_layer(lambda ids, table: table[ids])
+  x = run(of_layer(_layer), look_up(record['ids'], params['embedding']),
+          params['layers']) * params['scale']
+  logits = of_layer(jnp.matmul)(x, params['head'])
   return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(
       logits, record['ids']))
 
 
-def _scanned(params, record):
-  return _logits(params, record, lambda x, layers: jax.lax.scan(
-      lambda x, layer: (_layer(x, layer), None), x, layers)[0])
+def _scanned(params, record, of_layer=_itself):
+  return _language_model(params, record, lambda layer, x, layers: jax.lax.scan(
+      lambda x, each: (layer(x, each), None), x, layers)[0], of_layer)
 
 
-def _plain(params, record):
-  def run(x, layers):
-    for layer in layers:
-      x = _layer(x, layer)
+def _plain(params, record, of_layer=_itself):
+  def run(layer, x, layers):
+    for each in layers:
+      x = layer(x, each)
     return x
-  return _logits(params, record, run)
+  return _language_model(params, record, run, of_layer)
 
 
 _SIZES = {'q': (1, 1), 'k': (1, 1), 'v': (1, 1), 'o': (1, 1), 'up': (1, 4),
@@ -98,11 +115,13 @@ def _plain_params(scale=1, depth=DEPTH):
                               for i in range(depth)]}
 
 
-def _convolved(params, record):
+def _convolved(params, record, of_layer=_itself):
+  convolve = of_layer(lambda x, kernel: jax.nn.relu(
+      jax.lax.conv_general_dilated(x, kernel, (1, 1), 'SAME',
+                                   dimension_numbers=('NHWC', 'HWIO', 'NHWC'))))
   x = record['image'][None]
   for kernel in params['kernels']:
-    x = jax.nn.relu(jax.lax.conv_general_dilated(
-        x, kernel, (1, 1), 'SAME', dimension_numbers=('NHWC', 'HWIO', 'NHWC')))
+    x = convolve(x, kernel)
   return jnp.square(jnp.vdot(jnp.mean(x, (0, 1, 2)), params['last'])
                     - record['y'])
 
@@ -201,6 +220,45 @@ def compiled(case, layout, scale=1, depth=DEPTH, **changed):
       state, jax.tree.map(jnp.asarray, records), None).compile()
 
 
+def ordinary(case):
+  """Returns a compiled step without privacy, fully sharded as usually done.
+
+  Each layer collects its weights and keeps neither them nor what it computes,
+  so it collects them again in the backward pass.
+  """
+  loss, make, names = CASES[case]
+  mesh, params = placed('fsdp', make())
+  divided = placement.Placement(
+      jax.tree.map(lambda leaf: leaf.sharding, params), {}).shards
+  whole = lambda weights: jax.tree.map(
+      shards.whole, weights, is_leaf=lambda each: isinstance(each, shards.Part))
+  recomputed = lambda layer: jax.checkpoint(
+      lambda x, weights: layer(x, whole(weights)))
+  specs = jax.tree.map(lambda leaf: leaf.sharding.spec, params)
+  optimizer = optax.adam(1e-2)
+
+  @functools.partial(jax.shard_map, mesh=mesh, in_specs=(specs, P('data')),
+                     out_specs=specs)
+  def gradients(params, records):
+    leaves, structure = jax.tree.flatten(params)
+
+    def mean(leaves):
+      parts = jax.tree.unflatten(structure, divided.parts(leaves))
+      losses = jax.vmap(functools.partial(loss, of_layer=recomputed),
+                        (None, 0))(parts, records)
+      return jax.lax.pmean(jnp.mean(losses), 'data')
+
+    return jax.tree.unflatten(structure, jax.grad(mean)(leaves))
+
+  def step(params, state, records):
+    updates, state = optimizer.update(gradients(params, records), state, params)
+    return optax.apply_updates(params, updates), state
+
+  records = {name: jnp.asarray(_records()[name][:ROWS]) for name in names}
+  return jax.jit(step, donate_argnums=(0, 1)).lower(
+      params, optimizer.init(params), records).compile()
+
+
 def memory(step):
   """Returns the bytes that a device needs for a step, and for its state."""
   stats = step.memory_analysis()
@@ -274,6 +332,8 @@ def main(path, *names):
       continue
     arrays[name] = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(
         trained(case, layout).params)])
+    if layout == 'fsdp':
+      needs[f'{name}/ordinary'] = _needs(ordinary(case))
     if layout != 'one':
       needs[name] = _needs(compiled(case, layout))
       needs[f'{name}/plain'] = _needs(compiled(case, layout, **PLAIN))

@@ -81,8 +81,8 @@ def test_devices_send_little_more_than_without_privacy(outputs, case, layout):
   These are one, or a Gram matrix of the positions of a sequence. The records of
   a fully sharded model are on one device each, and cost nothing.
 
-  Counted are the runs of all collectives of a compiled step, and their bytes on
-  one device; a step without privacy does the same without clipping and noise.
+  Counted are the bytes of all collectives of a compiled step on one device. A
+  step without privacy does the same without clipping and noise.
   """
   _, needs = outputs
   private, plain = (needs[name] for name in (
@@ -93,11 +93,26 @@ def test_devices_send_little_more_than_without_privacy(outputs, case, layout):
       1 + _POSITIONS**2)
   assert kinds['all-reduce'][0] <= kinds['all-reduce'][1] + 4 * numbers
   assert kinds['reduce-scatter'][0] <= kinds['reduce-scatter'][1]
-  # The backward pass collects parameters again, instead of keeping them.
-  assert kinds['all-gather'][0] <= 2 * kinds['all-gather'][1]
+  # Without privacy all layers of a scan are collected at once and kept. The
+  # private step collects one at a time, and once more in the backward pass.
+  times = 2 if case == 'scanned' else 1
+  assert kinds['all-gather'][0] <= times * kinds['all-gather'][1]
   for kind in ('all-to-all', 'collective-permute'):
     assert kinds[kind][0] == kinds[kind][1] == 0
   assert private['largest'] <= plain['largest']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('case, layout', [
+    each for each in _CASES if each[1] == 'fsdp'])
+def test_devices_send_what_they_do_without_privacy_and_as_little_memory(
+    outputs, case, layout):
+  """In a step that collects each layer where it is read, and keeps none."""
+  _, needs = outputs
+  private, usual = (needs[name]['totals'] for name in (
+      f'{case}/{layout}', f'{case}/{layout}/ordinary'))
+  for kind in ('all-gather', 'reduce-scatter'):
+    assert private[kind] == usual[kind]
 
 
 @pytest.mark.slow
