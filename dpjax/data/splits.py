@@ -134,7 +134,7 @@ class Permutation:
   a keyed function of one digit is added to the other digit, which can be taken
   back; so all rounds together are a permutation of the pairs. A result of n or
   more is permuted again until it is below n. Source: Black and Rogaway (2002),
-  Sections 4 and 5.
+  the cycle-walking and the generalized Feistel cipher.
 
   The permutation is public: it makes a split look random, and hides nothing.
 
