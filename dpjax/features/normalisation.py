@@ -148,7 +148,7 @@ class PrivateNormalisation:
     (1000, 1)
     >>> round(privacy.epsilon(normalising.event, delta=1e-5,
     ...                       adjacency=normalising.adjacency), 2)
-    0.48
+    0.43
   """
   mean_norm: float
   square_norm: float

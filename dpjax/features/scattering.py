@@ -6,10 +6,10 @@ larger wavelets, and averages over 2^J x 2^J pixels (Mallat, 2012). A linear
 model on these features is a strong private classifier, because nothing of them
 is learned (Tramer and Boneh, 2021).
 
-Wavelets, padding and order of the coefficients are those of Kymatio (Andreux et
-al., 2020), to rounding in float32. The averages are computed as products with a
-small matrix along each axis, without Fourier transforms, because the Gaussian
-is separable.
+Wavelets, padding and order of the coefficients are those of Kymatio (Andreux
+et al., 2020), to rounding in float32. The averages are computed as products
+with a small matrix along each axis, without Fourier transforms, because the
+Gaussian is separable.
 """
 
 import dataclasses
