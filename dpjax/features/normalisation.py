@@ -110,7 +110,7 @@ class PrivateNormalisation:
   1. A record contributes the vector v = (m / (sqrt(2) A), q / (sqrt(2) B)),
      where m are its means over places, clipped to l2 norm A = `mean_norm`, and
      q its means of squares, clipped to l2 norm B = `square_norm`. An entry that
-     is not finite counts as 0.
+     is not finite counts as 0, and so does a vector whose squared norm is not.
   2. Both halves of v have l2 norm at most 1 / sqrt(2), so v has at most 1.
      Clipping shrinks by more than the rounding errors of norm and quotient, and
      numbers are rounded towards zero to multiples of 2^-24.

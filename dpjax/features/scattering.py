@@ -26,6 +26,8 @@ from dpjax.typing import Array, ArrayLike
 
 # Images that are transformed at once: on a CPU, as many as fit into its caches.
 _TOGETHER, _TOGETHER_ON_CPU = 256, 8
+# Numbers of the largest array in between, of 8 bytes each.
+_MOST_NUMBERS = 2**27
 # Kymatio normalises its Gaussians with this number. With more digits of pi,
 # coefficients of order two would differ by 9e-5 of their size.
 _PI = 3.1415
@@ -95,7 +97,10 @@ class Scattering:
     """
     together = (_TOGETHER_ON_CPU if jax.default_backend() == 'cpu'
                 else _TOGETHER)
-    return _scatter(images.check(x, self.image_shape), self, together)
+    height, width = _padded(self.image_shape[:2], self.scale)
+    numbers = self.image_shape[2] * self.angles**2 * height * width
+    return _scatter(images.check(x, self.image_shape), self,
+                    max(1, min(together, _MOST_NUMBERS // numbers)))
 
 
 @functools.partial(jax.jit, static_argnums=(1, 2))
@@ -136,8 +141,7 @@ class _Bank(NamedTuple):
 @functools.lru_cache(maxsize=16)
 def _bank(size: tuple[int, int], scale: int, angles: int) -> _Bank:
   """Returns the filters for images of this height and width."""
-  padded = (((size[0] >> scale) + 2) << scale,
-            ((size[1] >> scale) + 2) << scale)
+  padded = _padded(size, scale)
   wavelets = []
   for j in range(scale):
     hats = np.stack([_wavelet(padded, j, angle, angles)
@@ -147,6 +151,11 @@ def _bank(size: tuple[int, int], scale: int, angles: int) -> _Bank:
   return _Bank(tuple(wavelets), *(
     _axis(side, whole, scale)
     for side, whole in zip(size, padded, strict=True)))
+
+
+def _padded(size: tuple[int, int], scale: int) -> tuple[int, int]:
+  """Returns height and width with padding: multiples of 2^scale."""
+  return ((size[0] >> scale) + 2) << scale, ((size[1] >> scale) + 2) << scale
 
 
 def _axis(side: int, padded: int, scale: int) -> _Axis:

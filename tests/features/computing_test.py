@@ -73,6 +73,7 @@ def test_what_changes_features_changes_the_file(tmp_path):
       (_Scaled(2.0), x, 'float32'), (_Scaled(2.5), x, 'float32'),
       (_Scaled(2.0), other, 'float32'), (_Scaled(2.0), x, 'float16'),
       (_Scaled(2.0), x[:9], 'float32'), (_Scaled(2.0), x.T, 'float32'),
+      (_Scaled(2.0), x.reshape(5, 6), 'float32'),
       (Composed((_Scaled(2.0),)), x, 'float32')):
     before = len(list(tmp_path.iterdir()))
     wanted = np.asarray(records, np.float32) * np.float32(

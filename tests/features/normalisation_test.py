@@ -69,12 +69,30 @@ def test_no_contribution_exceeds_the_record_norm():
   """Norms are at most 1 to the last digit, for many channels and sizes."""
   rng = np.random.default_rng(0)
   for channels in (1, 3, 81, 1000):
+    # Of thousands of rows some are rounded up at each step.
+    rows = rng.standard_normal((3000, channels)).astype(np.float32)
+    clipped = np.asarray(normalisation._clipped(jnp.asarray(rows), 0.3))
+    norms = np.linalg.norm(clipped.astype(np.float64), axis=1)
+    assert norms.max() <= 0.5**0.5
+    assert np.median(norms) >= 0.5**0.5 * (1 - 1e-4)
+  for channels in (1, 3, 81, 1000):
     mechanism = _mechanism(num_examples=1)
     for scale in (1e-20, 1e-3, 1.0, 1e6, 1e18, 1e37):
       x = (rng.standard_normal((1, 3, channels)) * scale).astype(np.float32)
       total = np.asarray(mechanism.total(x), np.float64)
       assert np.linalg.norm(total) <= 1
       assert np.isfinite(total).all()
+
+
+def test_an_entry_that_is_not_finite_counts_as_zero():
+  mechanism = _mechanism(mean_norm=5.0, square_norm=337**0.5)
+  total = mechanism.total(np.float32([[np.nan, 3.0, -np.inf, 4.0]]))
+  # The other entries of the record are clipped as if it had no more.
+  halves = [0, 3 / 5, 0, 4 / 5, 0, 9 / 337**0.5, 0, 16 / 337**0.5]
+  np.testing.assert_allclose(total, np.array(halves) / 2**0.5, rtol=1e-5)
+  # A square that exceeds float32 counts as 0, and a norm of means as infinite.
+  total = np.asarray(mechanism.total(np.float32([[1e30, 1.0]])))
+  assert not total[:3].any() and total[3] > 0
 
 
 def test_the_sum_is_exact():
@@ -85,6 +103,10 @@ def test_the_sum_is_exact():
   for order in (values, values[::-1]):
     total = np.asarray(normalisation._exact_sum(jnp.asarray(order)))
     np.testing.assert_allclose(total, exact, rtol=2e-7, atol=1e-4)
+  # Numbers are rounded towards zero, so that no norm grows.
+  for value in (0.3, -0.7, 2.0**-24, 1.9 * 2.0**-24, 1.0, -1.0):
+    total = float(normalisation._exact_sum(jnp.float32([[value]]))[0])
+    assert total == np.trunc(float(np.float32(value)) * 2**24) / 2**24
   # Small numbers are not lost beside large ones.
   many = np.concatenate([np.ones((50_000, 1)), np.full((50_000, 1), 2.0**-20),
                          -np.ones((50_000, 1))]).astype(np.float32)
