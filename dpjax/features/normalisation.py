@@ -14,15 +14,15 @@ import jax
 import jax.numpy as jnp
 
 from dpjax import errors
+from dpjax.features import sums
 from dpjax.privacy import accounting
 from dpjax.privacy.additive import GaussianMechanism
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.adjacency import check_adjacency
 from dpjax.typing import Array, ArrayLike, PRNGKey
 
-# Sums of more integers than this, each at most 2^8, may not fit into 32 bits.
-_MOST_RECORDS = 2**22
-_ROUNDING = 2.0**-24
+# 1 / sqrt(2), rounded down.
+_HALF = 0.7071067
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class GroupNormalisation:
     Raises:
       ValueError: if the number of groups does not divide c.
     """
-    x = _floats(features)
+    x = floats(features)
     if x.shape[-1] % self.groups:
       raise ValueError(f'groups must divide the {x.shape[-1]} channels, got '
                        f'{self.groups}')
@@ -94,7 +94,7 @@ class Normalisation:
 
   def __call__(self, features: ArrayLike) -> Array:
     """Returns features [b, ..., c] minus the mean, over the deviation."""
-    x = _floats(features)
+    x = floats(features)
     expand = lambda values: values.reshape((1,) * (x.ndim - 1) + (-1,))
     return (x - expand(self.mean)) * expand(jax.lax.rsqrt(self.variance))
 
@@ -183,16 +183,13 @@ class PrivateNormalisation:
       ValueError: if data are no features of records, have another number of
         records under REPLACE_ONE, or more than 2^22.
     """
-    x = _floats(data)
-    if self.adjacency is Adjacency.REPLACE_ONE:
-      errors.check_records(x.shape[:1], self.num_examples)
-    if x.shape[0] > _MOST_RECORDS:
-      raise ValueError(f'moments are of at most {_MOST_RECORDS} records, got '
-                       f'{x.shape[0]}')
+    x = floats(data)
+    check_records(x.shape, self.num_examples, self.adjacency)
     places = x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
-    return _exact_sum(jnp.concatenate([
-      _clipped(places.mean(1), self.mean_norm),
-      _clipped(jnp.square(places).mean(1), self.square_norm)], axis=1))
+    both = jnp.concatenate([
+      sums.clipped(places.mean(1), self.mean_norm),
+      sums.clipped(jnp.square(places).mean(1), self.square_norm)], axis=1)
+    return sums.exact_sum(both * _HALF)
 
   def release(self, key: PRNGKey, data: ArrayLike) -> Normalisation:
     """Returns the normalisation by noisy moments of features [n, ..., c].
@@ -215,32 +212,17 @@ class PrivateNormalisation:
     del num_values
 
 
-def _clipped(values: Array, bound: float) -> Array:
-  """Returns rows [n, c] clipped to l2 norm `bound`, over sqrt(2) times it."""
-  finite = jnp.where(jnp.isfinite(values), values, 0)
-  norms = jnp.linalg.norm(finite, axis=1, keepdims=True)
-  # A norm of c numbers has a relative error of at most (c + 3) / 2 roundings,
-  # and a handful more follow.
-  shrink = (1 - (values.shape[1] + 8) * _ROUNDING) / math.sqrt(2)
-  return finite * (shrink / jnp.maximum(norms, bound))
+def check_records(shape: tuple[int, ...], num_examples: int,
+                  adjacency: Adjacency) -> None:
+  """Raises a ValueError if moments of so many records cannot be released."""
+  if adjacency is Adjacency.REPLACE_ONE:
+    errors.check_records(shape[:1], num_examples)
+  if shape[0] > sums.MOST_RECORDS:
+    raise ValueError(f'moments are of at most {sums.MOST_RECORDS} records, got '
+                     f'{shape[0]}')
 
 
-def _exact_sum(values: Array) -> Array:
-  """Returns the sum over axis 0 of values in [-1, 1], truncated to 2^-24.
-
-  Each value is split into three integers of at most 8 bits, by steps that are
-  exact in float32; the integers are added without rounding.
-  """
-  total, rest = jnp.zeros(values.shape[1:], jnp.float32), values
-  for part in range(1, 4):
-    whole = jnp.trunc(rest * 256)
-    rest = rest * 256 - whole
-    total += jnp.sum(whole.astype(jnp.int32), axis=0).astype(
-      jnp.float32) * 256.0**-part
-  return total
-
-
-def _floats(features: ArrayLike) -> Array:
+def floats(features: ArrayLike) -> Array:
   """Returns features as float32; raises ValueError if they are no rows."""
   x = jnp.asarray(features)
   if x.ndim < 2 or not jnp.issubdtype(x.dtype, jnp.floating):
