@@ -7,10 +7,10 @@ from dpjax.typing import Array, ArrayLike
 
 
 def check_shape(shape: tuple[int, int, int]) -> None:
-  """Raises `ValueError` if this is not height, width and channels."""
-  if len(shape) != 3:
-    raise ValueError(f'image_shape must be (height, width, channels), got '
-                     f'{shape}')
+  """Raises `ValueError` if this is not a tuple of height, width, channels."""
+  if not isinstance(shape, tuple) or len(shape) != 3:
+    raise ValueError(f'image_shape must be a tuple (height, width, channels), '
+                     f'got {shape}')
   for name, size in zip(('height', 'width', 'channels'), shape, strict=True):
     errors.check_at_least(name, size, 1)
 

@@ -42,9 +42,9 @@ class Scattering:
   of public numbers, so the features of a private data set are as private as the
   data set, and computing them costs no budget.
 
-  The result is [b, h / 2^J, w / 2^J, c K] float32, rounded down, with K = 1 +
+  The result is [b, floor(h / 2^J), floor(w / 2^J), c K] float32, with K = 1 +
   J L + L^2 J (J - 1) / 2 coefficients for each channel: order zero, then order
-  one by scale and angle, then order two by both pairs.
+  one by scale and angle, then order two by scale and angle of both wavelets.
 
   Attributes:
     image_shape: height h, width w and channels c of an image; h and w are at

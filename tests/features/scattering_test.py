@@ -97,7 +97,8 @@ def test_blocks_do_not_change_coefficients(monkeypatch):
 
 
 @pytest.mark.parametrize('fields, message', [
-  (dict(image_shape=(8, 8)), 'image_shape must be'),
+  (dict(image_shape=(8, 8)), 'image_shape must be a tuple'),
+  (dict(image_shape=[8, 8, 1]), 'image_shape must be a tuple'),
   (dict(image_shape=(8, 0, 1)), 'width must be an integer >= 1'),
   (dict(image_shape=(8, 3, 1)), r'2\^scale must be at most'),
   (dict(image_shape=(8, 8, 1), order=3), 'order must be 1 or 2'),
