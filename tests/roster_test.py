@@ -36,7 +36,8 @@ _RULES = 'lipschitz.rules_test::test_weighted_norms_are_at_most_the_bound'
 _MECHANISMS = 'privacy.battery_test::test_the_claim_covers_all_pairs'
 # These mechanisms' releases are not sums, selections or few-cell answers.
 _OWN_MECHANISMS = {
-  'LangevinDescent': 'privacy.langevin_test::test_quadratics_attain_the_bound'}
+  'LangevinDescent': 'privacy.langevin_test::test_quadratics_attain_the_bound',
+  'PrivateWhitening': 'features.whitening_test::test_the_sensitivity_by_enumeration'}
 _FEW_SUMS = 'release.statistics_test::test_sensitivities_by_enumeration'
 _CLASSIFIERS = 'release.classifiers_test::test_sensitivities_by_enumeration'
 _STATISTICS = {
@@ -109,6 +110,9 @@ _OTHERS = (
   'features.records_test::test_a_row_depends_on_its_record_alone',
   'features.normalisation_test::test_the_sensitivity_by_enumeration',
   'features.normalisation_test::test_noise_is_that_of_the_event',
+  *(f'features.whitening_test::{test}' for test in (
+    'test_no_contribution_exceeds_the_record_norm',
+    'test_noise_is_that_of_the_event', 'test_a_release_is_that_of_its_sums')),
   'lipschitz.layers_test::test_constraint_and_certificate',
   'lipschitz.k_norm_test::test_no_gradient_exceeds_its_bound',
   'lipschitz.adaptive_test::test_counts_are_of_norms_before_the_projection',

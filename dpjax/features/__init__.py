@@ -6,11 +6,12 @@ up to moderate budgets (Tramer and Boneh, 2021).
 
 Guarantee of all features here: a row of the result is a function of the same
 row of the records and of public numbers, so they cost no privacy budget and
-neighbouring data sets have neighbouring features. `PrivateNormalisation` alone
-reads several records; it is a mechanism with noise and an event.
+neighbouring data sets have neighbouring features. `PrivateNormalisation` and
+`PrivateWhitening` alone read several records; they are mechanisms with noise
+and an event.
 
-Modules, in import order: images, scattering, hog, convolutions, normalisation,
-tables, computing.
+Modules, in import order: images, scattering, hog, convolutions, sums,
+normalisation, whitening, tables, computing.
 """
 
 from typing import TYPE_CHECKING
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
   )
   from dpjax.features.scattering import Scattering as Scattering
   from dpjax.features.tables import crossed as crossed
+  from dpjax.features.whitening import PrivateWhitening as PrivateWhitening
 
 __all__ = [
     'Composed', 'GroupNormalisation', 'Hog', 'PrivateNormalisation',
-    'RandomConvolutions', 'Scattering', 'computed', 'crossed'
+    'PrivateWhitening', 'RandomConvolutions', 'Scattering', 'computed',
+    'crossed'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
@@ -43,5 +46,6 @@ if not TYPE_CHECKING:  # A checker would take every name for Any.
       'Composed': 'computing', 'computed': 'computing',
       'RandomConvolutions': 'convolutions', 'Hog': 'hog',
       'GroupNormalisation': 'normalisation',
-      'PrivateNormalisation': 'normalisation', 'Scattering': 'scattering',
+      'PrivateNormalisation': 'normalisation',
+      'PrivateWhitening': 'whitening', 'Scattering': 'scattering',
       'crossed': 'tables'})

@@ -6,6 +6,7 @@ multiple of 2^-24, and summed as integers.
 """
 
 from collections.abc import Callable
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -41,21 +42,24 @@ def exact_sum(values: Array) -> Array:
   return _joined(_parts(values))
 
 
-def exact_sum_of(contribution: Callable[[Array], Array], x: Array) -> Array:
+@functools.partial(jax.jit, static_argnums=0)
+def exact_sum_of(contribution: Callable[..., Array], x: Array,
+                 *given: Array) -> Array:
   """Returns the exact sum of the contributions of records.
 
   Args:
-    contribution: records [b, ...] -> contributions [b, m] in [-1, 1]; that of a
-      record of zeros must be zero.
+    contribution: (records [b, ...], *given) -> contributions [b, m] in [-1, 1];
+      that of a record of zeros must be zero.
     x: records [n, ...], n at most `MOST_RECORDS`; mapped in blocks.
+    *given: public arrays.
   """
   blocks = -(-x.shape[0] // _BLOCK)
   padded = jnp.pad(x, [(0, blocks * _BLOCK - x.shape[0])] + [(0, 0)] * (
       x.ndim - 1)).reshape(blocks, _BLOCK, *x.shape[1:])
   shape = jax.eval_shape(contribution, jax.ShapeDtypeStruct(
-      (_BLOCK, *x.shape[1:]), x.dtype)).shape[1:]
+      (_BLOCK, *x.shape[1:]), x.dtype), *given).shape[1:]
   total, _ = jax.lax.scan(
-      lambda total, block: (total + _parts(contribution(block)), None),
+      lambda total, block: (total + _parts(contribution(block, *given)), None),
       jnp.zeros((3, *shape), jnp.int32), padded)
   return _joined(total)
 
@@ -75,4 +79,5 @@ def _parts(values: Array) -> Array:
 
 def _joined(parts: Array) -> Array:
   """Returns the value of sums of `_parts`, rounded to float32."""
-  return sum(parts[i].astype(jnp.float32) * 256.0**-(i + 1) for i in range(3))
+  high, middle, low = parts.astype(jnp.float32)
+  return high * 256.0**-1 + middle * 256.0**-2 + low * 256.0**-3

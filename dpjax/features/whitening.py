@@ -7,10 +7,10 @@ numbers, if they are taken over channels and over places instead of over all
 pairs of features, so noise hardly disturbs them and their release costs little.
 """
 
+from collections.abc import Callable, Iterator
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator
 
 import jax
 import jax.numpy as jnp
@@ -150,13 +150,8 @@ class PrivateWhitening:
     x = normalisation.floats(data)
     normalisation.check_records(x.shape, self.num_examples, self.adjacency)
     x = _places(x)
-    yield lambda: sums.exact_sum_of(
-        lambda rows: _flat(_unit(rows)), x)
-    yield lambda mean: sums.exact_sum_of(
-        lambda rows: _squares(_centred(rows, mean)), x)
-    yield lambda mean, channels: sums.exact_sum_of(
-        lambda rows: _squares(jnp.swapaxes(_by_channels(
-            _centred(rows, mean), channels), 1, 2)), x)
+    for contribution in (_to_mean, _to_channels, _to_places):
+      yield functools.partial(sums.exact_sum_of, contribution, x)
 
   def release(self, key: PRNGKey, data: ArrayLike) -> Whitening:
     """Returns the whitening by noisy moments of features [n, ..., c].
@@ -197,9 +192,20 @@ def _places(x: Array) -> Array:
   return x.reshape(x.shape[0], math.prod(x.shape[1:-1]), x.shape[-1])
 
 
-def _flat(rows: Array) -> Array:
-  """Returns records [b, p, c] as vectors [b, p c]."""
-  return sums.clipped(rows.reshape(rows.shape[0], -1), 1.0)
+def _to_mean(rows: Array) -> Array:
+  """Returns the contributions of records [b, p, c] to the mean: [b, p c]."""
+  return sums.clipped(_unit(rows).reshape(rows.shape[0], -1), 1.0)
+
+
+def _to_channels(rows: Array, mean: Array) -> Array:
+  """Returns those to the moments of channels, see `_squares`."""
+  return _squares(_centred(rows, mean))
+
+
+def _to_places(rows: Array, mean: Array, channels: Array) -> Array:
+  """Returns those to the moments of places, see `_squares`."""
+  return _squares(jnp.swapaxes(_by_channels(_centred(rows, mean), channels),
+                               1, 2))
 
 
 def _unit(rows: Array) -> Array:

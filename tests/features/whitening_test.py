@@ -55,9 +55,9 @@ def test_the_sensitivity_by_enumeration(adjacency, sizes, number):
 
   found = neighbours.sensitivity(total, _DOMAIN, sizes, adjacency, order=2)
   claimed = mechanism.noise.l2_sensitivity
-  # Opposite records are the farthest means, and orthogonal ones the farthest
-  # second moments: sqrt(2) of 2.
-  attained = 1 if adjacency is ADD or number == 0 else 0.5
+  # Opposite records are the farthest means. Second moments have norm 1 if a
+  # record is of rank one, which few are after centring.
+  attained = 1 if number == 0 else 0.5
   assert attained * claimed * (1 - 1e-5) <= found <= claimed
 
 
@@ -68,13 +68,14 @@ def test_no_contribution_exceeds_the_record_norm():
   for places, channels in ((1, 1), (4, 3), (49, 81), (2, 200)):
     mean = jnp.asarray(rng.normal(size=(places, channels)) * 0.01, jnp.float32)
     matrix = jnp.asarray(rng.normal(size=(channels, channels)), jnp.float32)
-    for scale in (1e-38, 1e-20, 1.0, 1e20, 3e37):
+    for scale in (1e-37, 1e-20, 1.0, 1e20, 1e36):
       x = (rng.standard_normal((1, places, channels)) * scale).astype('f')
       x[0, 0, 0] = scale  # Never all zeros, even if small numbers vanish.
       for total, given in zip(_mechanism().totals(x), (
           (), (mean,), (mean, matrix)), strict=True):
         norm = np.linalg.norm(np.asarray(total(*given), np.float64))
-        assert 0.99 < norm <= 1
+        # A matrix of rank r and trace 1 has norm 1 / sqrt(r) at least.
+        assert min(places, channels)**-0.5 * 0.99 < norm <= 1
 
 
 def test_a_record_of_zeros_contributes_nothing():
@@ -176,7 +177,7 @@ def test_a_release_is_that_of_its_sums():
 def test_with_much_budget_channels_and_places_are_equally_large():
   x = _features(3000)
   before = np.einsum('npc,npd->cd', *[x.reshape(3000, 6, 4)] * 2)
-  assert np.linalg.cond(before) > 100
+  assert np.linalg.cond(before) > 10
   mechanism = _mechanism(noise_multiplier=1e-6, num_examples=3000, floor=1e-3)
   rows = np.asarray(mechanism.release(jax.random.key(0), x)(x))
   assert rows.shape == x.shape
@@ -185,7 +186,7 @@ def test_with_much_budget_channels_and_places_are_equally_large():
   rows = rows.reshape(3000, 6, 4)
   for moments in (np.einsum('npc,npd->cd', rows, rows),
                   np.einsum('npc,nqc->pq', rows, rows)):
-    assert np.linalg.cond(moments) < 1.7
+    assert np.linalg.cond(moments) < 2
 
 
 def test_noise_alone_changes_no_direction_much():
@@ -220,7 +221,7 @@ def test_refusals():
   for fields, message in (
       (dict(noise_multiplier=0.0), 'noise_multiplier must be a positive'),
       (dict(floor=0.0), 'floor must be a positive'),
-      (dict(num_examples=0), 'num_examples must be at least 1'),
+      (dict(num_examples=0), 'num_examples must be an integer >= 1'),
       (dict(adjacency='replace_one'), 'adjacency')):
     with pytest.raises((ValueError, TypeError), match=message):
       _mechanism(**fields)
