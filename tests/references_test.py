@@ -10,7 +10,7 @@ pytestmark = pytest.mark.every(1)
 _ROOT = pathlib.Path(__file__).parents[1]
 _PROOFS = sorted((_ROOT / 'docs' / 'theory').glob('*.md'))
 _ENTRY = re.compile(r'@(\w+)\{(\w+),\n(.*?)\n\}', re.DOTALL)
-_PLAIN = {"\\'c": 'c', "\\'e": 'e', "\\'E": 'E', '\\`a': 'a'}
+_PLAIN = {"\\'c": 'c', "\\'e": 'e', "\\'E": 'E', '\\`a': 'a', '\\`e': 'e'}
 
 
 def _entries():

@@ -15,6 +15,7 @@ import re
 
 import pytest
 
+from dpjax import features
 from dpjax import grads
 from dpjax import lipschitz
 from dpjax import privacy
@@ -35,7 +36,8 @@ _RULES = 'lipschitz.rules_test::test_weighted_norms_are_at_most_the_bound'
 _MECHANISMS = 'privacy.battery_test::test_the_claim_covers_all_pairs'
 # These mechanisms' releases are not sums, selections or few-cell answers.
 _OWN_MECHANISMS = {
-  'LangevinDescent': 'privacy.langevin_test::test_quadratics_attain_the_bound'}
+  'LangevinDescent': 'privacy.langevin_test::test_quadratics_attain_the_bound',
+  'PrivateWhitening': 'features.whitening_test::test_the_sensitivity_by_enumeration'}
 _FEW_SUMS = 'release.statistics_test::test_sensitivities_by_enumeration'
 _CLASSIFIERS = 'release.classifiers_test::test_sensitivities_by_enumeration'
 _STATISTICS = {
@@ -105,6 +107,12 @@ _ESTIMATOR_PACKAGES = (stats, theory, statistics)
 # These are for comparison; their event says that they are not private.
 _NOT_PRIVATE = {'EmpiricalShare', 'MaximumLikelihood'}
 _OTHERS = (
+  'features.records_test::test_a_row_depends_on_its_record_alone',
+  'features.normalisation_test::test_the_sensitivity_by_enumeration',
+  'features.normalisation_test::test_noise_is_that_of_the_event',
+  *(f'features.whitening_test::{test}' for test in (
+    'test_no_contribution_exceeds_the_record_norm',
+    'test_noise_is_that_of_the_event', 'test_a_release_is_that_of_its_sums')),
   'lipschitz.layers_test::test_constraint_and_certificate',
   'lipschitz.k_norm_test::test_no_gradient_exceeds_its_bound',
   'lipschitz.adaptive_test::test_counts_are_of_norms_before_the_projection',
@@ -229,7 +237,8 @@ def test_every_mechanism_is_in_the_roster():
   roster = importlib.import_module('tests.privacy.roster')
   assert _values(_MECHANISMS) == roster.CASES
   covered = {type(case.mechanism).__name__ for case in roster.CASES}
-  classes = {value.__name__ for value in _classes(privacy, 'event', 'release')}
+  classes = {value.__name__ for package in (privacy, features)
+             for value in _classes(package, 'event', 'release')}
   assert classes <= covered | _OWN_MECHANISMS.keys()
 
 
@@ -239,7 +248,7 @@ def test_every_mechanism_implements_the_interface():
     cases = importlib.import_module(f'tests.{roster}').CASES
     for case in cases.values() if isinstance(cases, dict) else cases:
       assert isinstance(case.mechanism, Mechanism), type(case.mechanism)
-  for package in (privacy, *_ESTIMATOR_PACKAGES):
+  for package in (privacy, features, *_ESTIMATOR_PACKAGES):
     for value in _classes(package, 'event', 'release'):
       if not inspect.isabstract(value):
         members = {*dir(value),

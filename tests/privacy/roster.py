@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from dpjax.features import normalisation
 from dpjax.privacy import additive
 from dpjax.privacy import discrete
 from dpjax.privacy import inverse
@@ -236,6 +237,27 @@ def additive_cases(adjacency):
     ), lambda data: stats.laplace(max(data), 1 / 1.2).cdf, **span)
 
 
+def normalisation_case(adjacency):
+  """Returns the case of one channel, whose sums are divided by 2."""
+  def cdfs(data):
+    # Each half of a contribution is at most 1 / sqrt(2), for A = 1 and B = 2.
+    halves = (np.clip(data, -1, 1), np.clip(np.square(data), 0, 2) / 2)
+    return [stats.norm(scale * np.sum(each) / 2, scale * 1.6 * math.sqrt(2) / 2
+                       ).cdf for scale, each in zip((1, 2), halves)]
+
+  pairs = [([2.0], []), ([0.3, -2.0], [0.3])]
+  if adjacency is REPLACE:
+    # Squares cannot be opposite, so the worst pair is not the bound.
+    pairs = [([2.0, 0.3], [-2.0, 0.3]), ([2.0, 0.3], [0.0, 0.3])]
+  return in_plane(
+    f'normalisation_{adjacency.value}', normalisation.PrivateNormalisation(
+      mean_norm=1.0, square_norm=2.0, noise_multiplier=1.6, num_examples=2,
+      adjacency=adjacency), [tuple(np.reshape(np.float32(each), (-1, 1))
+                                   for each in pair) for pair in pairs],
+    cdfs, low=-12.0, high=14.0, value=lambda out: np.concatenate(
+      [out.mean, out.second_moment], axis=-1))
+
+
 def counts_of(data):
   return [np.sum(np.asarray(data) == k) for k in range(2)]
 
@@ -345,7 +367,8 @@ def integer_cases(adjacency):
     accountant='rdp')
 
 
-CASES += [*integer_cases(ADD), *integer_cases(REPLACE)]
+CASES += [*integer_cases(ADD), *integer_cases(REPLACE),
+          normalisation_case(ADD), normalisation_case(REPLACE)]
 
 # These are known by epsilon alone, or the pairs are not the worst.
 _ATTAINED = {
@@ -355,6 +378,7 @@ _ATTAINED = {
   'smooth_sensitivity': 0.35, 'unary_encoding': 0.49,
   'discrete_gaussian_add_or_remove_one': 0.55,
   'discrete_gaussian_replace_one': 0.55, 'private_size_mean': 0.5,
-  'histogram_laplace_replace': 0.6}
+  'histogram_laplace_replace': 0.6, 'normalisation_replace_one': 0.6,
+  'normalisation_add_or_remove_one': 0.9}
 CASES = [case._replace(attained=_ATTAINED.get(case.name, case.attained))
          for case in CASES]
