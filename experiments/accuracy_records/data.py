@@ -5,7 +5,6 @@ they cost no privacy. The test set is computed by a function of its own: nothing
 else here reads it.
 """
 
-from collections.abc import Callable
 import functools
 import os
 import pathlib
@@ -19,15 +18,12 @@ from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.data import splits
-from dpjax.typing import Array, Batch
+from dpjax.typing import Batch
 from experiments.accuracy_records.entries import Entry
 from experiments.accuracy_records.entries import Recipe
 
 # One part of so many of the training set scores recipes.
 _VALIDATION_PARTS = 6
-# Records whose features are normalised at once.
-_BLOCK = 1000
-_STABILISER = 1e-5
 
 
 class Sources(NamedTuple):
@@ -81,63 +77,25 @@ def validation_split(num_records: int) -> splits.Split:
                                  test_fraction=1 / _VALIDATION_PARTS)
 
 
-def normalised(features: Array, num_groups: int) -> Array:
-  """Returns [b, h, w, c] with each group of channels standardised.
-
-  Mean and variance are those of a group of one record, over pixels and
-  channels (Wu and He, 2018); there are no parameters.
-
-  Args:
-    features: [b, h, w, c].
-    num_groups: number of groups of c / num_groups neighbouring channels.
-
-  Raises:
-    ValueError: the channels cannot be divided into so many groups.
-  """
-  size, height, width, channels = features.shape
-  if num_groups < 1 or channels % num_groups:
-    raise ValueError(f'num_groups must divide the {channels} channels, got '
-                     f'{num_groups}')
-  groups = features.reshape(size, height, width, num_groups, -1)
-  mean = groups.mean((1, 2, 4), keepdims=True)
-  variance = groups.var((1, 2, 4), keepdims=True)
-  return ((groups - mean) * jax.lax.rsqrt(variance + _STABILISER)).reshape(
-      features.shape)
-
-
 @functools.lru_cache(maxsize=1)
-def _training_set(dataset: str, features: str, num_groups: int,
+def _training_set(dataset: str, kind: str, num_groups: int,
                   sources: Sources) -> Batch:
   """Returns the training set; the last one is kept for the next recipe."""
   loaded = load(dataset, sources.data_dir)
-  return _features(loaded, loaded.train, features, num_groups, sources)
+  return _features(loaded, loaded.train, kind, num_groups, sources)
 
 
 def _features(dataset: images.ImageDataset, part: containers.Images,
-              features: str, num_groups: int, sources: Sources) -> Batch:
+              kind: str, num_groups: int, sources: Sources) -> Batch:
   """Returns the features of images."""
   batch = dataset.batch(part)
-  x: Array = batch.x
-  if features == 'scattering':
-    x = _scattered(np.asarray(x), sources.cache_dir)
+  if kind == 'pixels' and not num_groups:
+    return batch
+  from dpjax import features
+  x = np.asarray(batch.x)
+  if kind == 'scattering':
+    x = features.computed(features.Scattering(image_shape=x.shape[1:]), x,
+                          cache_dir=sources.cache_dir)
   if num_groups:
-    x = _in_blocks(jax.jit(functools.partial(
-        normalised, num_groups=num_groups)), x)
+    x = features.computed(features.GroupNormalisation(groups=num_groups), x)
   return Batch(jnp.asarray(x), batch.y)
-
-
-def _scattered(x: np.ndarray, cache_dir: pathlib.Path | None) -> Array:
-  """Returns the scattering coefficients of images, from a cache if there."""
-  from dpjax.features import computing
-  from dpjax.features import scattering
-  transform = scattering.Scattering(image_shape=x.shape[1:], scale=2)
-  return computing.computed(transform, x, cache_dir=cache_dir)
-
-
-def _in_blocks(function: Callable[[Array], Array], x: Array) -> np.ndarray:
-  """Returns a function of single records, computed block by block."""
-  result = np.empty(x.shape, np.float32)
-  for start in range(0, len(x), _BLOCK):
-    block = slice(start, start + _BLOCK)
-    result[block] = function(jnp.asarray(x[block]))
-  return result

@@ -224,39 +224,25 @@ def test_ablations_change_one_thing():
   assert (pixels.features, pixels.num_groups) == ('pixels', 1)
 
 
-def test_groups_of_a_record_are_standardised_alone():
-  x = np.random.default_rng(0).normal(2, 3, (4, 2, 3, 6)).astype(np.float32)
-  result = np.asarray(data.normalised(jnp.asarray(x), 3))
-  for record in range(4):
-    for group in range(3):
-      channels = slice(2 * group, 2 * group + 2)
-      values = x[record, :, :, channels]
-      np.testing.assert_allclose(
-          result[record, :, :, channels],
-          (values - values.mean()) / np.sqrt(values.var() + 1e-5), atol=1e-5)
-  np.testing.assert_allclose(data.normalised(jnp.asarray(x[1:2]), 3),
-                             result[1:2], atol=1e-6)
-  with pytest.raises(ValueError, match='must divide the 6 channels'):
-    data.normalised(jnp.asarray(x), 4)
-
-
 @pytest.mark.sound
-def test_features_are_scattered_then_normalised(tiny, monkeypatch):
-  seen = []
-
-  def scattered(x, cache_dir):
-    seen.append((x.shape, cache_dir))
-    return np.repeat(x[:, :2, :2], 54, 3) + np.arange(54, dtype=np.float32)
-
-  monkeypatch.setattr(data, '_scattered', scattered)
-  recipe = dataclasses.replace(RECIPES[0], features='scattering', num_groups=27)
-  folder = pathlib.Path('features')
-  batch = data.training_set(ENTRY, recipe, data.Sources(None, folder))
-  assert seen == [((1437, 8, 8, 1), folder)]
-  assert batch.x.shape == (1437, 2, 2, 54)
-  # Two channels of a group, at four pixels.
-  np.testing.assert_allclose(
-      np.asarray(batch.x).reshape(1437, 4, 27, 2).mean((1, 3)), 0, atol=1e-4)
+@pytest.mark.parametrize('kind, num_groups, shape', [
+    ('pixels', 0, (8, 8, 1)), ('pixels', 1, (8, 8, 1)),
+    ('scattering', 27, (2, 2, 81))])
+def test_features_are_functions_of_single_records(tiny, tmp_path, kind,
+                                                  num_groups, shape):
+  pytest.importorskip('dpjax.features')
+  recipe = dataclasses.replace(RECIPES[0], features=kind,
+                               num_groups=num_groups)
+  sources = data.Sources(cache_dir=tmp_path / 'state' / 'features')
+  dataset = data.load('digits', None)
+  whole = np.asarray(data.training_set(ENTRY, recipe, sources).x)
+  assert whole.shape == (1437, *shape)
+  few = data._features(dataset, data.containers.Images(
+      dataset.train.x[5:8], dataset.train.y[5:8]), kind, num_groups, sources)
+  np.testing.assert_allclose(few.x, whole[5:8], atol=1e-5)
+  if num_groups:
+    groups = whole.reshape(1437, shape[0] * shape[1], num_groups, -1)
+    np.testing.assert_allclose(groups.mean((1, 3)), 0, atol=1e-4)
 
 
 def _joined(size=60):
