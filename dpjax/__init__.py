@@ -10,6 +10,7 @@ Packages, which are imported when they are first used:
 * `dpjax.train`: private training runs; `dpjax.runs`: runs as configurations
 * `dpjax.grads`: bounded sums of per-record gradients, and their noise
 * `dpjax.lipschitz`: certified norms, weight constraints, gradient bounds
+* `dpjax.features`: features of images and tables that need no data
 * `dpjax.models`: small networks
 * `dpjax.tables`: readers and writers of files and columns in memory
 * `dpjax.data`: data sets with public bounds, and tables of the user
@@ -42,6 +43,7 @@ from dpjax import lazy
 if TYPE_CHECKING:
   from dpjax import audit as audit
   from dpjax import data as data
+  from dpjax import features as features
   from dpjax import grads as grads
   from dpjax import lipschitz as lipschitz
   from dpjax import models as models
@@ -58,9 +60,9 @@ if TYPE_CHECKING:
   from dpjax.train.private import make_private as make_private
 
 __all__ = [
-    'audit', 'cite', 'data', 'grads', 'lipschitz', 'make_private', 'models',
-    'mpc', 'privacy', 'release', 'runs', 'sampling', 'stats', 'tables',
-    'theory', 'train'
+    'audit', 'cite', 'data', 'features', 'grads', 'lipschitz', 'make_private',
+    'models', 'mpc', 'privacy', 'release', 'runs', 'sampling', 'stats',
+    'tables', 'theory', 'train'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.

@@ -20,6 +20,7 @@ _ALLOWED = {
     'mpc': {'privacy', 'report'},
     'grads': {'privacy'},
     'lipschitz': {'privacy', 'grads'},
+    'features': {'privacy', 'data', 'report'},
     'models': {'grads', 'lipschitz'},
     'tables': set(),
     'data': {'tables'},

@@ -54,6 +54,20 @@ def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
     data: its new content.
     mode: permissions of the file, before the umask is applied.
   """
+  with replacing(path, mode) as file:
+    file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
+  """Yields a new file, which replaces another atomically when it is whole.
+
+  If the block raises, the old file stays and the new one is removed.
+
+  Args:
+    path: the file.
+    mode: permissions of the file, before the umask is applied.
+  """
   path = pathlib.Path(path)
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
   # A leftover of this name may have another owner or mode, or be a link.
@@ -61,7 +75,7 @@ def replace(path: Path, data: bytes, mode: int = 0o666) -> None:
   try:
     with open(temporary, 'xb', opener=lambda name, flags: os.open(
         name, flags, mode)) as file:
-      file.write(data)
+      yield file
       file.flush()
       os.fsync(file.fileno())
     # The content is on disk, so a crash leaves the old file or the new.
