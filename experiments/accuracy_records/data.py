@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dpjax import features
 from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
@@ -89,9 +90,6 @@ def _features(dataset: images.ImageDataset, part: containers.Images,
               kind: str, num_groups: int, sources: Sources) -> Batch:
   """Returns the features of images."""
   batch = dataset.batch(part)
-  if kind == 'pixels' and not num_groups:
-    return batch
-  from dpjax import features
   x = np.asarray(batch.x)
   if kind == 'scattering':
     x = features.computed(features.Scattering(image_shape=x.shape[1:]), x,

@@ -230,7 +230,6 @@ def test_ablations_change_one_thing():
     ('scattering', 27, (2, 2, 81))])
 def test_features_are_functions_of_single_records(tiny, tmp_path, kind,
                                                   num_groups, shape):
-  pytest.importorskip('dpjax.features')
   recipe = dataclasses.replace(RECIPES[0], features=kind,
                                num_groups=num_groups)
   sources = data.Sources(cache_dir=tmp_path / 'state' / 'features')
