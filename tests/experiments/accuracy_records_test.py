@@ -118,6 +118,30 @@ def test_a_choice_by_test_accuracy_is_noticed(sealed, monkeypatch):
     _rows(settings(part='choose')[:2])
 
 
+@pytest.mark.sound
+@pytest.mark.parametrize('part', ['choose', 'ablation'])
+def test_scores_are_of_records_that_no_run_trained_on(
+    tiny, chosen, monkeypatch, part):
+  seen, fit, score = [], fitting.fit, evaluation.on_rows
+
+  def seen_fit(entry, recipe, records, rows, **others):
+    seen.append(np.asarray(rows))
+    return fit(entry, recipe, records, rows, **others)
+
+  def seen_score(recipe, fit, records, rows):
+    seen.append(np.asarray(rows))
+    return score(recipe, fit, records, rows)
+
+  monkeypatch.setattr(fitting, 'fit', seen_fit)
+  monkeypatch.setattr(evaluation, 'on_rows', seen_score)
+  group = settings(part=part, variant=sweep.UNCHANGED)
+  rows = _rows([each for each in group if each.recipe == group[0].recipe])
+  trained, validated = seen
+  assert (trained == trained[0]).all() and len(validated) == 240
+  assert set(trained[0].tolist()) | set(validated.tolist()) == set(range(1437))
+  assert {row.n for row in rows} == {trained.shape[1]} == {1437 - 240}
+
+
 def _calls(name):
   """Returns file and function of each call of a function with a name."""
   found = []
