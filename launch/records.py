@@ -5,7 +5,7 @@ The entries, the figures they are compared with, and what has rows:
 
 One entry: tries its recipes on a validation part of the training set, trains
 the best one on the whole training set, tests it once with five seeds, changes
-one thing at a time, audits a run by canaries, and prints what it found. Seconds
+one thing at a time, audits a run by canaries, and prints what it found. Minutes
 for the embedded digits:
   python -m launch.records --entry=digits_4
   python -m launch.records --entry=fashion_mnist_3 --data_dir=data

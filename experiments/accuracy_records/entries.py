@@ -138,7 +138,7 @@ _CIFAR = (
     dict(num_steps=400, learning_rate=2.0, model='cnn', average='ema'))
 
 _ENTRIES = (
-    # The last fifth of the digits is our test part; seconds, no files.
+    # The last fifth of the digits is our test part; no files are needed.
     Entry(name='digits_4', dataset='digits', epsilon=4.0, recipes=_DIGITS,
           choice_seeds=2, num_canaries=200),
     Entry(name='mnist_1.2', dataset='mnist', epsilon=1.2,

@@ -24,7 +24,7 @@ from experiments.accuracy_records.entries import Recipe
 
 NAME = 'accuracy_records'
 
-Values = Mapping[str, Sequence[float] | float]
+Values = Mapping[str, np.ndarray | float]
 """Metric -> a value for each seed, or one for all."""
 
 
