@@ -29,7 +29,8 @@ run.py defines
                     KEEPS_STATE it also takes state_dir, a folder of its own
   config(setting)   the `TrainingConfig` behind the rows, or None; needed where
                     `training.train` is used
-report.py defines table(rows), verdict(rows) and, optionally, figure(rows).
+report.py defines table(rows), verdict(rows) and, optionally, figure(rows) and
+documents(rows), which returns name -> text of further files.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

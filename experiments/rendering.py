@@ -1,6 +1,6 @@
 """Makes the table and the figure of an experiment from its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import pathlib
 
 from dpjax.report import files
@@ -79,6 +79,13 @@ def write_table(experiment: registry.Experiment, folder: pathlib.Path,
   table = render_table(experiment, rows)
   files.replace(folder / TABLE, table.encode())
   return table
+
+
+def documents(experiment: registry.Experiment,
+              rows: Sequence[records.Row]) -> Mapping[str, str]:
+  """Returns name -> text of further files of a report; mostly none."""
+  make = getattr(experiment.report, 'documents', lambda rows: {})
+  return make(rows)
 
 
 def write_figure(experiment: registry.Experiment, folder: pathlib.Path,

@@ -72,6 +72,8 @@ def write_results(experiment: registry.Experiment, folder: pathlib.Path, *,
   rows = records.sort(records.read(folder / engine.ROWS))
   table = rendering.write_table(experiment, folder, rows)
   print(f'wrote {folder / rendering.TABLE}', file=sys.stderr)
+  for name, text in rendering.documents(experiment, rows).items():
+    _write(folder / name, text)
   if rendering.write_figure(experiment, folder, rows, png=png):
     print(f'wrote {folder / rendering.FIGURE}', file=sys.stderr)
   return table
@@ -95,6 +97,10 @@ def check_results(experiment: registry.Experiment, folder: pathlib.Path,
   elif table.read_text(encoding='utf-8') != rendering.render_table(
       experiment, rows):
     stale.append(f'{table}: not what the rows give')
+  for name, text in rendering.documents(experiment, rows).items():
+    path = folder / name
+    if not path.exists() or path.read_text(encoding='utf-8') != text:
+      stale.append(f'{path}: not what the rows give')
   figure = folder / rendering.FIGURE
   # The bytes of a figure depend on the version of matplotlib, so its digest of
   # the rows is compared instead.

@@ -66,6 +66,21 @@ def test_everything_is_written_and_then_fresh(root, capsys):
   assert not (folder / 'figure.png').exists()
 
 
+def test_further_files_of_a_report_are_written_and_checked(root, monkeypatch):
+  toy = registry.load('toy').report
+  monkeypatch.setattr(toy, 'documents', lambda rows: {
+      'claim.md': f'{len(rows)} rows\n'}, raising=False)
+  report.report(root, 'toy')
+  path = rendering.results_dir(root, 'toy') / 'claim.md'
+  assert path.read_text() == '32 rows\n'
+  assert report.report(root, 'toy', check=True) == []
+  path.write_text('33 rows\n')
+  assert report.report(root, 'toy', check=True) == [
+      f'{path}: not what the rows give']
+  path.unlink()
+  assert len(report.report(root, 'toy', check=True)) == 1
+
+
 def test_table_says_what_it_is_made_from(root):
   report.report(root)
   folder = rendering.results_dir(root, 'toy')

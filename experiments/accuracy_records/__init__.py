@@ -1,0 +1,1 @@
+"""Records of private accuracy without extra data: chosen, tested, audited."""

@@ -1,0 +1,357 @@
+"""These tests check how records of accuracy are chosen, tested and audited."""
+
+import ast
+import dataclasses
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dpjax.privacy import accounting
+from dpjax.train import plan as plans
+from experiments import selection
+from experiments.accuracy_records import ablations
+from experiments.accuracy_records import audits
+from experiments.accuracy_records import choosing
+from experiments.accuracy_records import data
+from experiments.accuracy_records import entries
+from experiments.accuracy_records import evaluation
+from experiments.accuracy_records import fitting
+from experiments.accuracy_records import run
+from experiments.accuracy_records import sweep
+from tests.experiments import accuracy_rows
+from tests.experiments.accuracy_rows import ENTRY
+from tests.experiments.accuracy_rows import NAME
+from tests.experiments.accuracy_rows import RECIPES
+from tests.experiments.accuracy_rows import scored
+from tests.experiments.accuracy_rows import settings
+
+FOLDER = pathlib.Path(run.__file__).parent
+SOURCES = data.Sources()
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+  """Makes `ENTRY` the only entry."""
+  yield from accuracy_rows.only_entry(monkeypatch)
+
+
+def _rows(group):
+  """Returns the rows of settings of a group, named as the engine does."""
+  return [row for setting, rows in run.run(group, None, lambda *_: None)
+          for row in selection.named(NAME, setting, rows)]
+
+
+@pytest.fixture
+def chosen(monkeypatch, make_row):
+  """Lets the second recipe be the best one."""
+  rows = scored(make_row)
+  monkeypatch.setattr(run, 'rows_of_choice', lambda entry, folder: rows)
+  return rows
+
+
+def test_names_tell_all_recipes_apart():
+  one = RECIPES[0]
+  names = {one.name}
+  for field in dataclasses.fields(one):
+    value = getattr(one, field.name)
+    other = value + 1 if not isinstance(value, str) else f'{value}_other'
+    changed = dataclasses.replace(one, **{field.name: other})
+    assert changed.name not in names
+    names.add(changed.name)
+  for entry in entries.ENTRIES.values():
+    assert len({each.name for each in entry.recipes}) == len(entry.recipes)
+    assert 3 <= len(entry.recipes)
+
+
+def test_a_longer_list_has_other_finalsettings():
+  longer = dataclasses.replace(ENTRY, recipes=(*RECIPES, dataclasses.replace(
+      RECIPES[0], num_steps=9)))
+  more = dataclasses.replace(ENTRY, choice_seeds=3)
+  assert len({ENTRY.choice, longer.choice, more.choice}) == 3
+  old, new = (set(sweep.settings_of(each)) for each in (ENTRY, longer))
+  assert {each.part for each in old & new} == {'choose'}
+
+
+class _Sealed:
+  """A data set whose test part must not be touched."""
+
+  def __init__(self, dataset):
+    self._dataset = dataset
+
+  @property
+  def test(self):
+    raise AssertionError('the test set was opened')
+
+  def __getattr__(self, name):
+    return getattr(self._dataset, name)
+
+
+@pytest.fixture
+def sealed(tiny, monkeypatch):
+  """Seals the test set."""
+  dataset = _Sealed(data.load('digits', None))
+  monkeypatch.setattr(data, 'load', lambda name, data_dir: dataset)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('part', ['choose', 'ablation', 'audit'])
+def test_only_the_final_part_opens_the_test_set(sealed, chosen, part):
+  group = settings(part=part, variant=sweep.UNCHANGED)
+  assert _rows([each for each in group if each.recipe == group[0].recipe])
+
+
+@pytest.mark.sound
+def test_the_final_part_opens_the_test_set(sealed, chosen):
+  with pytest.raises(AssertionError, match='test set was opened'):
+    _rows(settings(part='final'))
+
+
+@pytest.mark.sound
+def test_a_choice_by_test_accuracy_is_noticed(sealed, monkeypatch):
+  monkeypatch.setattr(
+      evaluation, 'on_rows', lambda recipe, fit, records, rows:
+      evaluation.evaluate_on_test(ENTRY, recipe, fit, SOURCES))
+  with pytest.raises(AssertionError, match='test set was opened'):
+    _rows(settings(part='choose')[:2])
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('part', ['choose', 'ablation'])
+def test_scores_are_of_records_that_no_run_trained_on(
+    tiny, chosen, monkeypatch, part):
+  seen, fit, score = [], fitting.fit, evaluation.on_rows
+
+  def seen_fit(entry, recipe, records, rows, **others):
+    seen.append(np.asarray(rows))
+    return fit(entry, recipe, records, rows, **others)
+
+  def seen_score(recipe, fit, records, rows):
+    seen.append(np.asarray(rows))
+    return score(recipe, fit, records, rows)
+
+  monkeypatch.setattr(fitting, 'fit', seen_fit)
+  monkeypatch.setattr(evaluation, 'on_rows', seen_score)
+  group = settings(part=part, variant=sweep.UNCHANGED)
+  rows = _rows([each for each in group if each.recipe == group[0].recipe])
+  trained, validated = seen
+  assert (trained == trained[0]).all() and len(validated) == 240
+  assert set(trained[0].tolist()) | set(validated.tolist()) == set(range(1437))
+  assert {row.n for row in rows} == {trained.shape[1]} == {1437 - 240}
+
+
+def _calls(name):
+  """Returns file and function of each call of a function with a name."""
+  found = []
+  for path in [*FOLDER.glob('*.py'),
+               FOLDER.parents[1] / 'launch' / 'records.py']:
+    for function in ast.walk(ast.parse(path.read_text())):
+      if isinstance(function, ast.FunctionDef):
+        found += [(path.stem, function.name) for node in ast.walk(function)
+                  if isinstance(node, ast.Call) and
+                  ast.unparse(node.func).split('.')[-1] == name]
+  return found
+
+
+@pytest.mark.sound
+def test_one_function_evaluates_on_the_test_set_and_one_place_calls_it():
+  assert _calls('evaluate_on_test') == [('run', '_final')]
+  assert _calls('test_set') == [('evaluation', 'evaluate_on_test')]
+
+
+def test_the_best_mean_on_the_validation_part_wins(make_row):
+  rows = scored(make_row)
+  assert choosing.best(ENTRY, rows) == RECIPES[1]
+  # Other parts and metrics do not count, however good they are.
+  setting = settings(part='final')[0]
+  tested = [make_row(id=selection.setting_id(NAME, dataclasses.replace(
+      setting, part=part, recipe=RECIPES[0].name, seed=5)), seed=5,
+                     metric=metric, value=1.0)
+            for part, metric in (('final', 'test_accuracy'),
+                                 ('ablation', choosing.SCORE))]
+  assert choosing.best(ENTRY, rows + tested) == RECIPES[1]
+  with pytest.raises(ValueError, match=f'no score of {RECIPES[1].name}'):
+    choosing.best(ENTRY, rows[:3])
+
+
+@pytest.mark.sound
+def test_epsilon_is_that_of_the_event_that_ran(tiny, chosen):
+  rows = {row.metric: row for row in _rows(settings(part='final'))
+          if row.seed == 3}
+  noise = rows['noise_multiplier'].value
+  event = accounting.poisson_gaussian_event(
+      sampling_prob=round(300 / 1437 * 2**32) / 2**32, num_steps=8,
+      noise_multiplier=noise)
+  claim = dict(delta=1e-5, adjacency=fitting.ADJACENCY)
+  epsilon = accounting.epsilon(event, **claim)
+  assert {row.epsilon for row in rows.values()} == {epsilon}
+  assert {row.n for row in rows.values()} == {1437}
+  assert epsilon <= 4.0 < accounting.epsilon(
+      accounting.poisson_gaussian_event(
+          sampling_prob=300 / 1437, num_steps=8,
+          noise_multiplier=0.99 * noise), **claim)
+  assert rows['chosen'].value == 1 and rows['num_runs_of_choice'].value == 4
+  assert 0.2 < rows['test_accuracy'].value < 1
+  # All runs one by one, not each recipe at once as in the code.
+  one = plans.private_plan(num_examples=1437 - 240, batch_size=300, num_steps=8,
+                           epsilon=4.0, delta=1e-5,
+                           adjacency=fitting.ADJACENCY).event
+  price = accounting.epsilon(accounting.composed_event([one] * 4 + [event]),
+                             **claim)
+  assert rows['epsilon_with_choice'].value == pytest.approx(price, rel=1e-3)
+  assert price > 1.5 * epsilon
+
+
+def test_noise_of_scores_costs_what_is_left():
+  stddev = choosing.score_stddev(ENTRY, 4.0, 6.0)
+  weight, places = 2.0 / 4, np.arange(-200, 201)
+  masses = np.exp(-weight * np.abs(places))
+  assert stddev == pytest.approx(
+      np.sqrt(masses @ places**2 / masses.sum()), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_seeds_run_together_as_they_would_alone(tiny, chosen):
+  pair = settings(part='choose')[:2]
+  together, alone = _rows(pair), _rows(pair[1:])
+  assert [row.value for row in together[2:]] == [row.value for row in alone]
+  assert together[0].value != together[2].value
+
+
+@pytest.mark.slow
+def test_random_allocation_is_accounted_as_such(tiny):
+  recipe = ablations.changed(RECIPES[0], 'random_allocation')
+  plan = fitting.plan(ENTRY, recipe, 1437)
+  assert plan.sampler.steps_per_epoch == 5
+  assert plan.epsilon(1e-5) <= 4.0
+  noisier = fitting.plan(ENTRY, ablations.changed(RECIPES[0], 'rdp_noise'),
+                         1437)
+  exact = fitting.plan(ENTRY, RECIPES[0], 1437)
+  assert noisier.noise_multiplier > exact.noise_multiplier
+  assert noisier.epsilon(1e-5) < exact.epsilon(1e-5)
+
+
+def test_ablations_change_one_thing():
+  recipe = RECIPES[0]
+  assert ablations.changed(recipe, sweep.UNCHANGED) == recipe
+  for variant in sweep.VARIANTS[1:]:
+    other = ablations.changed(recipe, variant)
+    different = [field.name for field in dataclasses.fields(recipe)
+                 if getattr(other, field.name) != getattr(recipe, field.name)]
+    assert len(different) == 1
+    assert f'{different[0]}: ' in ablations.described(recipe, variant)
+    assert str(other) != str(recipe)
+  grouped = entries.Recipe(batch_size=1, num_steps=1, learning_rate=1.0)
+  pixels = ablations.changed(grouped, 'features')
+  assert (pixels.features, pixels.num_groups) == ('pixels', 1)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('kind, num_groups, shape', [
+    ('pixels', 0, (8, 8, 1)), ('pixels', 1, (8, 8, 1)),
+    ('scattering', 27, (2, 2, 81))])
+def test_features_are_functions_of_single_records(tiny, tmp_path, kind,
+                                                  num_groups, shape):
+  recipe = dataclasses.replace(RECIPES[0], features=kind,
+                               num_groups=num_groups)
+  sources = data.Sources(cache_dir=tmp_path / 'state' / 'features')
+  dataset = data.load('digits', None)
+  whole = np.asarray(data.training_set(ENTRY, recipe, sources).x)
+  assert whole.shape == (1437, *shape)
+  few = data._features(dataset, data.containers.Images(
+      dataset.train.x[5:8], dataset.train.y[5:8]), kind, num_groups, sources)
+  np.testing.assert_allclose(few.x, whole[5:8], atol=1e-5)
+  if num_groups:
+    groups = whole.reshape(1437, shape[0] * shape[1], num_groups, -1)
+    np.testing.assert_allclose(groups.mean((1, 3)), 0, atol=1e-4)
+
+
+def _joined(size=60):
+  # Reproducible: for research, not for a release.
+  key, = fitting.keys('canaries of a test', [7])
+  training = data.training_set(ENTRY, RECIPES[0], SOURCES)
+  return training, *audits.with_canaries(key, training, size, 10)
+
+
+@pytest.mark.sound
+def test_canaries_take_the_place_of_records(tiny):
+  training, joined, rows, canaries = _joined()
+  rows, included = np.asarray(rows), np.asarray(canaries.included)
+  assert len(rows) == len(set(rows.tolist())) == len(training.y) == 1437
+  kept, slots = rows[:-60], rows[-60:]
+  out = sorted(set(range(1437)) - set(kept.tolist()))
+  assert len(out) == 60 and (kept < 1437).all() and (slots >= 1437).all()
+  x, y = np.asarray(joined.x), np.asarray(joined.y)
+  np.testing.assert_array_equal(x[:1437], training.x)
+  np.testing.assert_array_equal(y[:1437], training.y)
+  # What is in a slot: a canary, or a record that counts as zero.
+  assert np.isnan(x[slots][~included]).all()
+  np.testing.assert_array_equal(x[slots][included],
+                                np.asarray(canaries.records.x)[included])
+  assert 15 < included.sum() < 45
+  removed = {training.x[row].tobytes(): int(training.y[row]) for row in out}
+  for record, label in zip(np.asarray(canaries.records.x),
+                           np.asarray(canaries.records.y), strict=True):
+    assert 0 <= label < 10 and removed[record.tobytes()] != label
+  assert fitting.plan(ENTRY, RECIPES[0], len(rows)) == fitting.plan(
+      ENTRY, RECIPES[0], len(training.y))
+  with pytest.raises(ValueError, match='below the 1437 training records'):
+    _joined(1437)
+
+
+@pytest.mark.sound
+@pytest.mark.parametrize('knows', [True, False])
+def test_the_auditor_counts_what_a_model_shows_of_coins(knows):
+  """A model that knows all coins is refuted as far as a count of guesses can.
+
+  Canary k has the feature k alone, and the model has a weight for it.
+  """
+  size = 200
+  # Reproducible: for research, not for a release.
+  coins = jax.random.bernoulli(jax.random.key(3), 0.5, (2, size))
+  canaries = audits.Canaries(
+      audits.Batch(jnp.eye(size).reshape(size, 1, 1, size),
+                   jnp.zeros(size, jnp.int32)), coins[0])
+  model = fitting._model(RECIPES[0], (1, 1, size), 2)
+  initial = jax.tree.map(
+      lambda leaf: jnp.zeros((1, *leaf.shape)),
+      jax.eval_shape(model.init, jax.random.key(0)))
+  weights = jnp.where(coins[0 if knows else 1], 3.0, -3.0)
+  name, = initial
+  params = {name: dict(initial[name], kernel=jnp.stack(
+      [weights, jnp.zeros(size)], 1)[None])}
+  found = audits.judge(ENTRY, RECIPES[0], fitting.Fit(
+      None, 4.0, model, params, initial, 1.0), canaries)
+  assert 3 < found.largest < 4
+  if knows:
+    assert found.epsilon_lower == found.largest
+    assert found.num_correct == found.num_guesses
+  else:
+    assert found.epsilon_lower < 1
+
+
+@pytest.mark.slow
+def test_an_audit_refutes_a_run_with_too_little_noise(tiny):
+  recipe = dataclasses.replace(RECIPES[1], num_steps=300, batch_size=1437,
+                               clip_norm=5.0)
+  _, joined, rows, canaries = _joined(200)
+  fit = fitting.fit(
+      dataclasses.replace(ENTRY, epsilon=100.0), recipe, joined, rows[None],
+      num_classes=10, run_keys=fitting.keys('audited', [0]),
+      init_keys=fitting.keys('initial', [0]))
+  assert audits.judge(ENTRY, recipe, fit, canaries).epsilon_lower > 0.5
+
+
+@pytest.mark.slow
+def test_initial_parameters_are_those_of_the_first_step(tiny):
+  """A step of length almost zero leaves them where they were."""
+  recipe = dataclasses.replace(RECIPES[0], num_steps=1, learning_rate=1e-12)
+  rows = jnp.arange(1437, dtype=jnp.int32)[None]
+  fit = fitting.fit(
+      ENTRY, recipe, data.training_set(ENTRY, recipe, SOURCES), rows,
+      num_classes=10, run_keys=fitting.keys('one', [0]),
+      init_keys=fitting.keys('two', [0]))
+  jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, atol=1e-8),
+               fit.initial, fit.params)
