@@ -20,12 +20,9 @@ When the jobs are done, the same command merges their rows in DIR and submits
 what is missing. --submitit=local uses local processes instead.
 """
 
-from collections.abc import Iterator, Sequence
-import contextlib
+from collections.abc import Sequence
 import shlex
-import signal
 import sys
-import types
 
 from absl import flags
 
@@ -38,6 +35,7 @@ from experiments import registry
 from experiments import selection
 from launch import cluster
 from launch import flags as experiment_flags
+from launch import signals
 
 flags.adopt_module_key_flags(cluster)
 for _name in ('experiment', 'output_dir', 'data_dir', 'traceback'):
@@ -57,6 +55,9 @@ _RESUME = flags.DEFINE_bool(
     'with rows is an error.')
 _APPEND_ANYWAY = flags.DEFINE_bool(
     'append_anyway', False, 'Append even to rows of another configuration.')
+_STATE_DIR = flags.DEFINE_string(
+    'state_dir', None, 'Folder of the files that an unfinished setting resumes '
+    'from. Default: state in --output_dir.')
 _LIST = flags.DEFINE_bool(
     'list', False, 'Print the ids of the settings and run nothing.')
 
@@ -80,25 +81,13 @@ def _print_experiments() -> None:
           f'settings; tags: {tags}; cost: {experiment.cost}')
 
 
-@contextlib.contextmanager
-def _interrupt_on_sigterm() -> Iterator[None]:
-  """Makes SIGTERM, which schedulers send, act like Ctrl-C within a context."""
-  def interrupt(signum: int, frame: types.FrameType | None) -> None:
-    raise KeyboardInterrupt
-  before = signal.signal(signal.SIGTERM, interrupt)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGTERM, before)
-
-
 def _run(experiment: registry.Experiment,
          settings: Sequence[selection.Setting],
          options: engine.Options) -> int:
   """Runs the sweep, here or as jobs; returns the exit status."""
   status: int | None = 0
   try:
-    with _interrupt_on_sigterm():
+    with signals.interrupt_on_sigterm():
       if cluster.is_asked_for():
         status = cluster.run(experiment, settings, options, _SHARD.value,
                              sys.stderr)
@@ -154,7 +143,8 @@ def main(argv: Sequence[str]) -> int:
   return _run(experiment, settings, engine.Options(
       output_dir=shared.OUTPUT_DIR.value, data_dir=shared.DATA_DIR.value,
       smoke=_SMOKE.value, resume=_RESUME.value,
-      append_anyway=_APPEND_ANYWAY.value, command=_command(experiment.name)))
+      append_anyway=_APPEND_ANYWAY.value, command=_command(experiment.name),
+      state_dir=_STATE_DIR.value))
 
 
 if __name__ == '__main__':
