@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import pathlib
 import subprocess
 import sys
+import time
 
 from absl import flags
 
@@ -74,6 +75,7 @@ def _places() -> queue.Places:
 
 def main(argv: Sequence[str]) -> int:
   """Runs or prints the queue; returns 1 if a unit ended in a fault."""
+  started = time.monotonic()
   errors.check_no_arguments(argv)
   checks.check_positive('minutes', _MINUTES.value)
   chosen = jobs.choose(jobs.SMOKE if _ALLOW_CPU.value else jobs.JOBS,
@@ -94,7 +96,8 @@ def main(argv: Sequence[str]) -> int:
     lease.close_to_others(places.state)
     try:
       with signals.interrupt_on_sigterm():
-        ran = lease.run(chosen, places, seconds=seconds, lock=lock, say=_say)
+        ran = lease.run(chosen, places, lock=lock, say=_say,
+                        seconds=seconds - (time.monotonic() - started))
     except KeyboardInterrupt:
       print('interrupted; the same command goes on', file=sys.stderr)
       return errors.INTERRUPTED

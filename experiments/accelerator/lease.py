@@ -165,6 +165,9 @@ def _run_unit(unit: jobs.Unit, places: Places, journal: queue.Journal,
   if in_time and process.returncode and outcome != DONE:
     ran[-1] = ran[-1]._replace(
         outcome=f'{FAILED} with status {process.returncode}, see {LOG}')
+  if ran[-1].is_fault:
+    journal.update(unit, 0.0)  # Nothing of this run is left.
+    journal.add_fault(unit)
   if outcome == DONE:
     journal.forget(unit)
     _drop_state(unit.job, places)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 import json
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dpjax.report import files
 from dpjax.report import tables
@@ -43,7 +43,7 @@ class Places(NamedTuple):
 
 
 class Journal:
-  """Seconds that unfinished units have run, in a file of the state folder.
+  """Runs and faults of unfinished units, in a file of the state folder.
 
   The file is written while a unit runs, so that a killed lease counts, too.
   """
@@ -58,22 +58,36 @@ class Journal:
 
   def spent(self, unit: jobs.Unit) -> tuple[float, float]:
     """Returns the seconds of all runs of a unit, and of the longest one."""
-    runs = self._content.get(unit.name, [])
+    runs = self._of(unit)['seconds']
     return sum(runs), max(runs, default=0.0)
+
+  def faults(self, unit: jobs.Unit) -> int:
+    """Returns how many runs of a unit ended in a fault."""
+    count: int = self._of(unit)['faults']
+    return count
 
   def begin(self, unit: jobs.Unit) -> None:
     """Begins a run of a unit."""
-    self._content.setdefault(unit.name, []).append(0.0)
+    self._content[unit.name] = self._of(unit)
+    self._content[unit.name]['seconds'].append(0.0)
 
   def update(self, unit: jobs.Unit, seconds: float) -> None:
     """Stores the seconds of the run that has begun."""
-    self._content[unit.name][-1] = round(seconds, 1)
+    self._content[unit.name]['seconds'][-1] = round(seconds, 1)
+    self._write()
+
+  def add_fault(self, unit: jobs.Unit) -> None:
+    """Counts the last run of a unit as a fault."""
+    self._content[unit.name]['faults'] += 1
     self._write()
 
   def forget(self, unit: jobs.Unit) -> None:
     """Removes a unit, which is finished."""
     self._content.pop(unit.name, None)
     self._write()
+
+  def _of(self, unit: jobs.Unit) -> dict[str, Any]:
+    return self._content.get(unit.name) or {'seconds': [], 'faults': 0}
 
   def _write(self) -> None:
     files.replace(self._path, json.dumps(self._content, indent=1).encode())
@@ -88,12 +102,14 @@ class Entry(NamedTuple):
     seconds: expected seconds until all of them have rows.
     spent: seconds that it has run without finishing.
     source: where the expected seconds come from.
+    faults: number of its runs that ended in a fault.
   """
   unit: jobs.Unit
   left: int
   seconds: float
   spent: float
   source: str
+  faults: int = 0
 
 
 def read_rows(places: Places, job: jobs.Job) -> list[records.Row]:
@@ -128,7 +144,7 @@ def entries(chosen: Sequence[jobs.Job], places: Places,
         seconds = max(seconds, _LONGER * longest)
       result.append(Entry(
           unit, len(left), job.start_seconds + seconds if left else 0.0,
-          spent, cost.source))
+          spent, cost.source, journal.faults(unit)))
   return result
 
 
@@ -137,14 +153,14 @@ def choose(queue: Sequence[Entry], seconds: float,
   """Returns the first unit that can be run in the time left, or None.
 
   A unit must be expected to end, unless it has checkpoints; then it must have
-  the time to start.
+  the time to start. Units that ended in a fault come last.
 
   Args:
     queue: all units, the most important first.
     seconds: time left.
     refused: names of units and jobs that are not run any more.
   """
-  for entry in queue:
+  for entry in sorted(queue, key=lambda entry: entry.faults > 0):
     job = entry.unit.job
     needed = min(entry.seconds, 2 * job.start_seconds if job.checkpoints
                  else entry.seconds)
