@@ -12,11 +12,13 @@ from experiments.lip_images import hyperparameters
 
 MEASURED, SCALED = 'measured', 'images per second of suite step'
 
-# The network measured in results/step_gpu, and how much more work ours is, by
-# numbers of parameters.
-_MEASURED_AS = {'convnet': ('convnet', 'ours', 1.0),
-                'wrn_16_4': ('wrn_16_4', 'ours_views', 1.0),
-                'wrn_40_4': ('wrn_16_4', 'ours_views', 8_944_266 / 2_747_530)}
+# The network measured in results/step_gpu, the method that does the same work,
+# and the one that forms the gradient of every record, as dp_sgd must for
+# standardised kernels.
+_MEASURED_AS = {'convnet': ('convnet', 'ours', 'vmap'),
+                'wrn': ('wrn_16_4', 'ours_views', 'jax_privacy_microbatch')}
+_TIMES_WRN_16_4 = 8_944_266 / 2_747_530
+"""Work of a WRN-40-4 over that of a WRN-16-4, by numbers of parameters."""
 
 
 class Cost(NamedTuple):
@@ -37,8 +39,7 @@ def of(job: jobs.Job, rows: Sequence[records.Row],
   if job.images:
     per_image = _seconds_per_image(checkout)
     if per_image:
-      return Cost(lambda setting: per_image[setting.model] * _images(setting),
-                  SCALED)
+      return Cost(lambda setting: _training_seconds(setting, per_image), SCALED)
   seconds = _mean_seconds(job, rows)
   if seconds is None:
     return Cost(lambda setting: job.seconds, job.basis)
@@ -60,18 +61,19 @@ def _mean_seconds(job: jobs.Job, rows: Sequence[records.Row]) -> float | None:
 
 
 def _seconds_per_image(checkout: pathlib.Path) -> dict[str, float]:
-  """Returns network -> seconds of a private step per image, {} if unknown."""
+  """Returns method of `_MEASURED_AS` -> seconds per image; {} if unknown."""
   step = next(job for job in jobs.JOBS if job.suite == 'step')
   path = checkout / step.rows_folder / engine.ROWS
   rows = records.read(path) if path.exists() else []
   result = {}
-  for name, (model, method, factor) in _MEASURED_AS.items():
-    sizes = [(setting, row.value) for row in rows if row.metric == 'wall_ms'
-             and (setting := _size(row.id, model, method))]
-    if not sizes:
-      return {}
-    size, milliseconds = max(sizes)  # the largest batch is the fastest
-    result[name] = factor * milliseconds / 1e3 / size
+  for model, *methods in _MEASURED_AS.values():
+    for method in methods:
+      sizes = [(size, row.value) for row in rows if row.metric == 'wall_ms'
+               and (size := _size(row.id, model, method))]
+      if not sizes:
+        return {}
+      size, milliseconds = max(sizes)  # the largest batch is the fastest
+      result[method] = milliseconds / 1e3 / size
   return result
 
 
@@ -83,9 +85,12 @@ def _size(id_: str, model: str, method: str) -> int:
   return int(fields['size']) if wanted else 0
 
 
-def _images(setting: Any) -> float:
-  """Returns the number of images, with views, of a training of `lip_images`."""
+def _training_seconds(setting: Any, per_image: dict[str, float]) -> float:
+  """Returns the expected seconds of a training of `lip_images`."""
   fields = hyperparameters.fields(setting)
-  images: float = (fields['num_steps'] * fields['batch_size']
-                   * fields.get('views', 1))
-  return images
+  images = fields['num_steps'] * fields['batch_size'] * fields.get('views', 1)
+  formed = fields.get('weights') == 'standardised'
+  method = _MEASURED_AS[setting.model.split('_')[0]][1 + formed]
+  factor = _TIMES_WRN_16_4 if setting.model == 'wrn_40_4' else 1.0
+  seconds: float = factor * images * per_image[method]
+  return seconds

@@ -96,8 +96,8 @@ def command(words: Sequence[str]) -> list[str]:
 
 def _environ(places: Places) -> dict[str, str]:
   """Returns the environment of a unit, with a cache of compiled programs."""
-  return {**os.environ,
-          'JAX_COMPILATION_CACHE_DIR': str(places.state.absolute() / 'compiled')}
+  compiled = str(places.state.absolute() / 'compiled')
+  return {**os.environ, 'JAX_COMPILATION_CACHE_DIR': compiled}
 
 
 def run(chosen: Sequence[jobs.Job], places: Places, *, seconds: float,

@@ -23,10 +23,10 @@ from experiments import selection
 from experiments.lip_images import hyperparameters
 from experiments.lip_images import sweep
 
-
+# Chunks are seconds long, so that a stopped run loses little.
 _CHUNKS = 250
+# Profile that resumes killed runs -> seconds between two checkpoints.
 _RESUMED = {'full': 30.0, 'de_et_al': 30.0, 'smoke': 0.0}
-"""Profile that resumes killed runs -> seconds between two checkpoints."""
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
