@@ -1,13 +1,13 @@
 """Expected seconds of settings: measured ones where rows have them."""
 
 from collections.abc import Callable, Sequence
+import dataclasses
 import pathlib
 from typing import Any, NamedTuple
 
 from experiments import engine
 from experiments import records
 from experiments.accelerator import jobs
-from experiments.benchmarks import sweep as benchmarks
 from experiments.lip_images import hyperparameters
 
 MEASURED, SCALED = 'measured', 'images per second of suite step'
@@ -37,9 +37,10 @@ def of(job: jobs.Job, rows: Sequence[records.Row],
     checkout: folder with the committed rows.
   """
   if job.images:
-    per_image = _seconds_per_image(checkout)
+    per_image, per_step = _seconds_per_image(checkout), _seconds_per_step(rows)
     if per_image:
-      return Cost(lambda setting: _training_seconds(setting, per_image), SCALED)
+      return Cost(lambda setting: _training_seconds(
+          setting, per_image, per_step), SCALED)
   seconds = _mean_seconds(job, rows)
   if seconds is None:
     return Cost(lambda setting: job.seconds, job.basis)
@@ -77,17 +78,37 @@ def _seconds_per_image(checkout: pathlib.Path) -> dict[str, float]:
   return result
 
 
+def _seconds_per_step(rows: Sequence[records.Row]) -> dict[str, float]:
+  """Returns kind of a training, see `_kind` -> measured seconds of a step."""
+  return {_kind(_fields(row.id)): row.value / 1e6 for row in rows
+          if row.metric == 'step_microseconds' and row.device != 'cpu'}
+
+
+def _kind(fields: dict[str, str]) -> str:
+  """Returns what the time of a step depends on: not on epsilon and seed."""
+  return ','.join(fields[name] for name in (
+      'profile', 'dataset', 'model', 'method'))
+
+
+def _fields(id_: str) -> dict[str, str]:
+  """Returns field -> text of the id of a row."""
+  return dict(part.split('=') for part in id_.partition('/')[2].split(','))
+
+
 def _size(id_: str, model: str, method: str) -> int:
   """Returns the batch size in the id of a row of this network, or 0."""
-  fields = dict(part.split('=') for part in id_.removeprefix(
-      f'{benchmarks.NAME}/').split(','))
+  fields = _fields(id_)
   wanted = (fields['model'], fields['method']) == (model, method)
   return int(fields['size']) if wanted else 0
 
 
-def _training_seconds(setting: Any, per_image: dict[str, float]) -> float:
+def _training_seconds(setting: Any, per_image: dict[str, float],
+                      per_step: dict[str, float]) -> float:
   """Returns the expected seconds of a training of `lip_images`."""
   fields = hyperparameters.fields(setting)
+  measured = per_step.get(_kind(dataclasses.asdict(setting)))
+  if measured is not None:
+    return measured * int(fields['num_steps'])
   images = fields['num_steps'] * fields['batch_size'] * fields.get('views', 1)
   formed = fields.get('weights') == 'standardised'
   method = _MEASURED_AS[setting.model.split('_')[0]][1 + formed]

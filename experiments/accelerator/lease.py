@@ -165,8 +165,9 @@ def _run_unit(unit: jobs.Unit, places: Places, journal: queue.Journal,
   if in_time and process.returncode and outcome != DONE:
     ran[-1] = ran[-1]._replace(
         outcome=f'{FAILED} with status {process.returncode}, see {LOG}')
-  if ran[-1].is_fault:
+  if outcome == NOT_SAVED:
     journal.update(unit, 0.0)  # Nothing of this run is left.
+  if ran[-1].is_fault:
     journal.add_fault(unit)
   if outcome == DONE:
     journal.forget(unit)

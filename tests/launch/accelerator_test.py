@@ -18,6 +18,7 @@ from experiments import fingerprints
 from experiments import records
 from experiments import registry
 from experiments import selection
+from experiments.accelerator import costs
 from experiments.accelerator import jobs
 from experiments.accelerator import lease
 from experiments.accelerator import queue
@@ -153,6 +154,29 @@ def test_a_unit_that_was_too_long_waits_for_a_longer_lease(places, monkeypatch):
   assert first.outcome == lease.STOPPED and not first.is_fault
   second, = _run(places, job, seconds=lease.RESERVE + 1.5)
   assert second.unit.name != first.unit.name
+
+
+def test_expected_seconds_come_from_rows():
+  job, = jobs.choose(jobs.JOBS, ['de_et_al'])
+  first, second = [unit.settings[0] for unit in jobs.units(job)[0]]
+  # A step is 32 parts of 2,048 images, of 353 ms each on an H200.
+  cost = costs.of(job, [], _ROOT)
+  assert 875 * 32 * 0.2 < cost.seconds(first) < 875 * 32 * 0.7
+  assert costs.of(job, [], _ROOT / 'docs').seconds(first) == job.seconds
+  row = records.Row(
+      id=jobs.units(job)[0][0].ids[0], seed=0, metric='step_microseconds',
+      value=2e6, n=0, epsilon_requested=1.0, epsilon=1.0, epsilon_valid=True,
+      delta=1e-5, adjacency='-', accountant='-', method='-', dataset='-',
+      device='cpu')
+  assert costs.of(job, [row], _ROOT).seconds(second) == pytest.approx(
+      2500 / 875 * cost.seconds(first))
+  measured = costs.of(job, [dataclasses.replace(row, device='GPU')], _ROOT)
+  assert measured.seconds(second) == 2500 * 2.0
+  suite, = jobs.choose(jobs.JOBS, ['butterfly'])
+  timed = [dataclasses.replace(row, id=str(id_), wall_s=seconds)
+           for id_, seconds in enumerate((9.0, 0.0))]
+  assert costs.of(suite, timed, _ROOT).seconds(None) == 4.5
+  assert costs.of(suite, [], _ROOT).source == 'guessed'
 
 
 def test_the_journal_counts_killed_leases(places, tmp_path):
