@@ -218,6 +218,8 @@ def test_rows_or_checkpoints_that_are_not_written_are_noticed(
   ran, = _run(places, other, seconds=lease.RESERVE + 0.8)
   assert ran.outcome == lease.STOPPED
   _script(monkeypatch, 'raise SystemExit(3)')
+  alone = dataclasses.replace(_TOY, only=('dataset=adult', 'method=dp_sgd'))
+  assert len(_run(places, alone)) == 1
   assert _run(places)[0].outcome == 'failed with status 3, see log.txt'
   assert 'failed with status 3' in (places.output / lease.REPORT).read_text()
 
@@ -235,18 +237,19 @@ def test_sigterm_stops_the_unit_and_writes_the_report(places, monkeypatch):
   assert Journal(places.state).spent(jobs.units(_TOY)[0][0])[0] > 0.5
 
 
-def test_two_queues_do_not_share_a_state_folder(tmp_path):
-  with lease.locked(tmp_path) as lock:
+def test_two_queues_do_not_share_a_state_folder(places, tmp_path):
+  with lease.locked(tmp_path) as lock, open(tmp_path / 'log', 'wb') as log:
     # A unit keeps the lock when its queue has been killed.
-    unit = subprocess.Popen([sys.executable, '-c', 'input()'],
-                            stdin=subprocess.PIPE, pass_fds=(lock,))
+    unit = lease._start([sys.executable, '-c', 'import time; time.sleep(60)'],
+                        places, lock, log)
     with pytest.raises(ValueError, match='is used by another queue'):
       with lease.locked(tmp_path):
         pass
   with pytest.raises(ValueError, match='left behind'):
     with lease.locked(tmp_path):
       pass
-  unit.communicate(b'\n')
+  unit.kill()
+  unit.wait()
   with lease.locked(tmp_path):
     pass
 
