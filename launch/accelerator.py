@@ -6,13 +6,19 @@ What the queue has, what is done and how long the rest takes; on any machine:
 Forty minutes of it:
   python -m launch.accelerator --minutes=40 --output_dir=results/accelerator
 
+A Slurm job of it; a Colab cell; a command that is ended after ten minutes on a
+machine that gives back the folder $OUT:
+  sbatch --gpus=1 --time=42 --wrap 'python -m launch.accelerator --minutes=40'
+  !python -m launch.accelerator --minutes=30 --data_dir=/content/data
+  python -m launch.accelerator --minutes=9 --output_dir=$OUT
+
 Repeat the command in the next lease, on this machine or another one. Settings
 with rows in experiments/ or in --output_dir are not run again. A unit that
 cannot end in the minutes left is not started, unless it has checkpoints; these
 are in --state_dir, which must be brought along. The command can be killed at
 any time. New rows are in --output_dir/experiments; copy that folder over the
-checkout. LEFT.txt says what ran, and what is left. See docs/accelerators.md for
-Slurm, Colab, and machines that end a command after ten minutes.
+checkout. LEFT.txt says what ran, and what is left. docs/accelerators.md says
+more, also how to bring the state along.
 """
 
 from collections.abc import Sequence
@@ -30,9 +36,10 @@ from dpjax.runs import environment
 from experiments.accelerator import jobs
 from experiments.accelerator import lease
 from experiments.accelerator import queue
+from launch import flags as experiment_flags
 from launch import signals
 
-for _name in ('output_dir', 'data_dir', 'traceback'):
+for _name in ('output_dir', 'data_dir', 'state_dir', 'traceback'):
   flags.declare_key_flag(_name)
 
 _MINUTES = flags.DEFINE_float(
@@ -40,9 +47,6 @@ _MINUTES = flags.DEFINE_float(
     'reserved for writing out.')
 _JOBS = flags.DEFINE_list(
     'jobs', [], 'Names of jobs to run, see --dry_run. Default: all.')
-_STATE_DIR = flags.DEFINE_string(
-    'state_dir', None, 'Folder of checkpoints and compiled programs. Default: '
-    'state in --output_dir.')
 _DRY_RUN = flags.DEFINE_bool(
     'dry_run', False, 'Print the queue and run nothing.')
 _ALLOW_CPU = flags.DEFINE_bool(
@@ -66,7 +70,7 @@ def _accelerator() -> str | None:
 def _places() -> queue.Places:
   """Returns the folders of the flags."""
   output = pathlib.Path(shared.OUTPUT_DIR.value or _OUTPUT_DIR)
-  state = pathlib.Path(_STATE_DIR.value or output / 'state')
+  state = pathlib.Path(experiment_flags.STATE_DIR.value or output / 'state')
   data_dir = shared.DATA_DIR.value
   return queue.Places(
       environment.ROOT, output, state,

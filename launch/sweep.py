@@ -38,7 +38,7 @@ from launch import flags as experiment_flags
 from launch import signals
 
 flags.adopt_module_key_flags(cluster)
-for _name in ('experiment', 'output_dir', 'data_dir', 'traceback'):
+for _name in ('experiment', 'output_dir', 'data_dir', 'state_dir', 'traceback'):
   flags.declare_key_flag(_name)
 
 _SMOKE = flags.DEFINE_bool(
@@ -55,9 +55,6 @@ _RESUME = flags.DEFINE_bool(
     'with rows is an error.')
 _APPEND_ANYWAY = flags.DEFINE_bool(
     'append_anyway', False, 'Append even to rows of another configuration.')
-_STATE_DIR = flags.DEFINE_string(
-    'state_dir', None, 'Folder of the files that an unfinished setting resumes '
-    'from. Default: state in --output_dir.')
 _LIST = flags.DEFINE_bool(
     'list', False, 'Print the ids of the settings and run nothing.')
 
@@ -144,7 +141,7 @@ def main(argv: Sequence[str]) -> int:
       output_dir=shared.OUTPUT_DIR.value, data_dir=shared.DATA_DIR.value,
       smoke=_SMOKE.value, resume=_RESUME.value,
       append_anyway=_APPEND_ANYWAY.value, command=_command(experiment.name),
-      state_dir=_STATE_DIR.value))
+      state_dir=experiment_flags.STATE_DIR.value))
 
 
 if __name__ == '__main__':
