@@ -35,6 +35,8 @@ class Options:
     append_anyway: True adds to rows of another configuration.
     command: command line that makes these rows, without the paths of a
       machine.
+    state_dir: folder of the files that an experiment resumes from; None for
+      `state` in the output folder.
   """
   output_dir: str | os.PathLike
   data_dir: str | None = None
@@ -42,6 +44,7 @@ class Options:
   resume: bool = True
   append_anyway: bool = False
   command: str = ''
+  state_dir: str | os.PathLike | None = None
 
   @property
   def rows_path(self) -> pathlib.Path:
@@ -49,9 +52,10 @@ class Options:
     return pathlib.Path(self.output_dir) / ROWS
 
   @property
-  def state_dir(self) -> pathlib.Path:
+  def state_path(self) -> pathlib.Path:
     """Returns the folder of the files that an experiment resumes from."""
-    return pathlib.Path(self.output_dir) / 'state'
+    return (pathlib.Path(self.output_dir) / 'state' if self.state_dir is None
+            else pathlib.Path(self.state_dir))
 
   @property
   def provenance_path(self) -> pathlib.Path:
@@ -163,7 +167,7 @@ def _run_group(experiment: registry.Experiment,
              for setting in group}
   progress.start_group(len(group))
   start = time.monotonic()
-  state = {'state_dir': options.state_dir} if experiment.keeps_state else {}
+  state = {'state_dir': options.state_path} if experiment.keeps_state else {}
   for setting, rows in experiment.run(group, options.data_dir,
                                       progress.fraction, **state):
     id_ = selection.setting_id(experiment.name, setting)

@@ -56,6 +56,22 @@ def write(path: files.Path, *, configuration: str, command: str, commit: str,
                   'runs': _with(content['runs'], run)})
 
 
+def merge(path: files.Path, other: files.Path) -> None:
+  """Adds the runs and samples of another provenance file.
+
+  The configuration stays, unless this file is new.
+  """
+  added = read(other)
+  with files.locked(path, os.O_RDWR | os.O_CREAT) as descriptor:
+    content = _parse(path, files.read_all(descriptor))
+    for name in ('runs', 'confirmed'):
+      for entry in added.get(name, []):
+        content[name] = _with(content.get(name, []), entry)
+    if content['configuration'] is None:
+      content['configuration'] = added['configuration']
+    _write(path, content)
+
+
 def confirm(path: files.Path, sample: dict[str, Any]) -> None:
   """Adds a record of a sample of rows that was recomputed.
 

@@ -20,12 +20,9 @@ When the jobs are done, the same command merges their rows in DIR and submits
 what is missing. --submitit=local uses local processes instead.
 """
 
-from collections.abc import Iterator, Sequence
-import contextlib
+from collections.abc import Sequence
 import shlex
-import signal
 import sys
-import types
 
 from absl import flags
 
@@ -38,9 +35,10 @@ from experiments import registry
 from experiments import selection
 from launch import cluster
 from launch import flags as experiment_flags
+from launch import signals
 
 flags.adopt_module_key_flags(cluster)
-for _name in ('experiment', 'output_dir', 'data_dir', 'traceback'):
+for _name in ('experiment', 'output_dir', 'data_dir', 'state_dir', 'traceback'):
   flags.declare_key_flag(_name)
 
 _SMOKE = flags.DEFINE_bool(
@@ -80,25 +78,13 @@ def _print_experiments() -> None:
           f'settings; tags: {tags}; cost: {experiment.cost}')
 
 
-@contextlib.contextmanager
-def _interrupt_on_sigterm() -> Iterator[None]:
-  """Makes SIGTERM, which schedulers send, act like Ctrl-C within a context."""
-  def interrupt(signum: int, frame: types.FrameType | None) -> None:
-    raise KeyboardInterrupt
-  before = signal.signal(signal.SIGTERM, interrupt)
-  try:
-    yield
-  finally:
-    signal.signal(signal.SIGTERM, before)
-
-
 def _run(experiment: registry.Experiment,
          settings: Sequence[selection.Setting],
          options: engine.Options) -> int:
   """Runs the sweep, here or as jobs; returns the exit status."""
   status: int | None = 0
   try:
-    with _interrupt_on_sigterm():
+    with signals.interrupt_on_sigterm():
       if cluster.is_asked_for():
         status = cluster.run(experiment, settings, options, _SHARD.value,
                              sys.stderr)
@@ -154,7 +140,8 @@ def main(argv: Sequence[str]) -> int:
   return _run(experiment, settings, engine.Options(
       output_dir=shared.OUTPUT_DIR.value, data_dir=shared.DATA_DIR.value,
       smoke=_SMOKE.value, resume=_RESUME.value,
-      append_anyway=_APPEND_ANYWAY.value, command=_command(experiment.name)))
+      append_anyway=_APPEND_ANYWAY.value, command=_command(experiment.name),
+      state_dir=experiment_flags.STATE_DIR.value))
 
 
 if __name__ == '__main__':

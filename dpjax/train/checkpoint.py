@@ -61,14 +61,23 @@ class Checkpoints:
       description is rejected.
     say: called with one line of text when a fit is resumed and when a
       checkpoint is not used; prints to stderr by default.
+    most_chunks: largest number of chunks of steps, as in `loop.chunk_lengths`;
+      more chunks lose less of a killed run. None uses its default.
+    other_devices: True also resumes from a checkpoint of another kind of
+      device. Privacy does not change, but the results then have the roundings
+      of both devices, and are not those of an uninterrupted run bit by bit.
   """
   folder: str | os.PathLike[str]
   every_seconds: float = 60.0
   description: Mapping[str, str] = dataclasses.field(default_factory=dict)
   say: Callable[[str], None] = _to_stderr
+  most_chunks: int | None = None
+  other_devices: bool = False
 
   def __post_init__(self) -> None:
     errors.check_non_negative('every_seconds', self.every_seconds)
+    if self.most_chunks is not None:
+      errors.check_at_least('most_chunks', self.most_chunks, 1)
 
 
 @contextlib.contextmanager
@@ -251,7 +260,7 @@ class Saver:
     """Raises if a value of the checkpoint differs from that of this fit."""
     for name in {**ours, **theirs}:
       saved, now = theirs.get(name, 'none'), ours.get(name, 'none')
-      if saved == now:
+      if saved == now or (name == 'device' and self._settings.other_devices):
         continue
       # Digests are not printed: guesses of keys and records could be tested.
       differs = (f'other {name}' if name in _CHECKED_BY_DIGEST else

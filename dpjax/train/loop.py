@@ -155,7 +155,7 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       records, rows, mesh, place, (keys, plans, model, method, optimizer))
   init_keys = _init_keys(keys, init_keys, checkpoints is not None)
   groups = _run_groups(len(plans), 1 if source or placed else max_parallel)
-  lengths = chunk_lengths(plans[0].num_steps)
+  lengths = _lengths(plans[0].num_steps, checkpoints)
   saver = None if checkpoints is None else Saver(
       checkpoints, checkpoint.fingerprint(
           (keys, init_keys), plans=plans, method_name=method.name, rows=rows,
@@ -170,7 +170,8 @@ def fit(keys: PRNGKey, *, plans: Sequence[TrainingPlan], model: Model,
       mesh, [((keys[g], init_keys[g]), multipliers[g], rows[g])
              for g in groups])
   program = _compile(arguments[0], plans[0], model, method, optimizer,
-                     source or batch, allocation, averaging, mesh, placed)
+                     source or batch, allocation, averaging, mesh, placed,
+                     frozenset(lengths))
   compiled = time.perf_counter()
   parts = _train(program, arguments, batch, lengths, saver, on_progress)
   seconds = time.perf_counter() - compiled + (saver.seconds if saver else 0.0)
@@ -275,7 +276,7 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
              method: Method, optimizer: optax.GradientTransformation,
              records: Batch | Source, allocation: str,
              averaging: Averaging | None, mesh: jax.sharding.Mesh | None,
-             placed: Placement | None) -> _Program:
+             placed: Placement | None, lengths: frozenset[int]) -> _Program:
   """Compiles all functions for groups of runs with the shapes of `example`."""
   keys, multipliers, rows = example
   sampler = sharding.split_sampler(mesh, plan.sampler)
@@ -299,7 +300,6 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
   state = jax.eval_shape(jax.vmap(init), keys, multipliers)
   where = placement.of_runs(placed, state)
   start = sharding.jit(mesh, jax.vmap(init), results=where)
-  lengths = set(chunk_lengths(plan.num_steps))
   given: dict[str, Any] = dict(
       method=method, transform_with=transform_with, noised=noised,
       averaging=averaging)
@@ -357,6 +357,13 @@ def chunk_lengths(num_steps: int, *, most: int = 20) -> list[int]:
   length = -(-num_steps // most)
   full, rest = divmod(num_steps, length)
   return [length] * full + ([rest] if rest else [])
+
+
+def _lengths(num_steps: int, checkpoints: Checkpoints | None) -> list[int]:
+  """Returns the lengths of the chunks of a fit, see `chunk_lengths`."""
+  most = None if checkpoints is None else checkpoints.most_chunks
+  return (chunk_lengths(num_steps) if most is None else
+          chunk_lengths(num_steps, most=most))
 
 
 def _measured_multipliers(info: StepInfo, plans: Sequence[TrainingPlan],

@@ -12,7 +12,7 @@ the last layer, and with one learning rate for both the first layer drifts.
 
 Those of 'full' are not tuned. dp_sgd on CIFAR-10 follows the values that De et
 al. (2022) publish for their WRN-16-4; the other methods use its batch size and
-number of steps.
+number of steps. 'de_et_al' has their numbers of steps, too.
 """
 
 from collections.abc import Mapping
@@ -64,6 +64,10 @@ _FULL_RADII = {'mnist': 10.0, 'fashion_mnist': 14.0, 'cifar10': 30.0}
 _WIDE = dict(views=16, max_batch_size=64, microbatch_size=16)
 _DE_ET_AL = dict(weights='standardised', residual='plain', optimizer='sgd',
                  schedule='constant', learning_rate=2.0, clip_norm=1.0)
+# Pixels of both signs, as theirs. Memory holds 64 records of 16 views.
+_DE_ET_AL_ALL = _DE_ET_AL | dict(
+    batch_size=4096.0, max_batch_size=64, views=16, average='ema',
+    pixels='signed')
 _FULL_OF_METHOD: Mapping[str, Mapping[str, Any]] = {
     'sgd': dict(residual='plain'),
     'dp_sgd': _DE_ET_AL,
@@ -87,13 +91,16 @@ def fields(setting: sweep.Setting) -> dict[str, Any]:
   if full:
     values |= _FULL | dict(input_radius=_FULL_RADII[setting.dataset])
     values |= _FULL_OF_METHOD[setting.method] | _of_full_model(setting)
+  elif setting.profile == 'de_et_al':
+    values |= _DE_ET_AL_ALL | dict(
+        num_steps=sweep.DE_ET_AL_STEPS[setting.epsilon])
   else:
     values |= _SMALL | dict(input_radius=_RADII[setting.dataset])
     values |= _OF_METHOD[setting.method]
   if setting.profile == 'smoke':
-    values |= dict(num_steps=3, batch_size=64.0)
+    values |= dict(num_steps=24, batch_size=64.0)
   values |= MODELS[setting.model]
-  if setting.dataset == 'cifar10' and not full:
+  if setting.dataset == 'cifar10' and setting.profile == 'cpu':
     values |= _CIFAR10 | _CIFAR10_OF_METHOD.get(setting.method, {})
   return values
 

@@ -1,6 +1,9 @@
 """Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
 from collections.abc import Iterator, Sequence
+import hashlib
+import pathlib
+import shutil
 
 import jax
 import numpy as np
@@ -13,27 +16,56 @@ from dpjax.runs import building
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
 from dpjax.runs import training
+from dpjax.train.checkpoint import Checkpoints
 from experiments import records
 from experiments import rows
+from experiments import selection
 from experiments.lip_images import hyperparameters
 from experiments.lip_images import sweep
 
+# Chunks are seconds long, so that a stopped run loses little.
+_CHUNKS = 250
+# Profile that resumes killed runs -> seconds between two checkpoints.
+_RESUMED = {'full': 30.0, 'de_et_al': 30.0, 'smoke': 0.0}
 
-def run(settings: Sequence[sweep.Setting], data_dir: str | None,
-        progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+
+def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
+        state_dir: pathlib.Path | None = None
+        ) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields each setting with its rows; see `experiments.registry`."""
   if settings[0].profile == 'count':
     for setting in settings:
       yield setting, rows.exact(setting, {'num_parameters': _count(setting)})
     return
-  results = training.train(
-      [config(setting) for setting in settings], data_dir=data_dir,
-      on_progress=lambda done, total: progress(done / total,
-                                               settings[0].method))
-  for setting, result in zip(settings, results, strict=True):
-    size = tree.count(result.params)
-    yield setting, [*rows.of_training(setting, result), *rows.trained(
-        setting, result, {'num_parameters': size})]
+  # Runs of de_et_al differ in their numbers of steps, so one trains at a time.
+  groups = [[setting] for setting in settings] if (
+      settings[0].profile == 'de_et_al') else [settings]
+  for group in groups:
+    folder = _checkpoint_folder(group, state_dir)
+    results = training.train(
+        [config(setting) for setting in group], data_dir=data_dir,
+        checkpoints=folder and Checkpoints(
+            folder=folder, every_seconds=_RESUMED[group[0].profile],
+            most_chunks=_CHUNKS if group[0].profile != 'smoke' else None,
+            other_devices=True),
+        on_progress=lambda done, total, method=group[0].method: progress(
+            done / total, method))
+    for setting, result in zip(group, results, strict=True):
+      size = tree.count(result.params)
+      yield setting, [*rows.of_training(setting, result), *rows.trained(
+          setting, result, {'num_parameters': size})]
+    # The rows are stored when the next one is asked for.
+    if folder is not None:
+      shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checkpoint_folder(group: Sequence[sweep.Setting],
+                       state_dir: pathlib.Path | None) -> pathlib.Path | None:
+  """Returns the folder of the checkpoints of a group; None for none."""
+  if state_dir is None or group[0].profile not in _RESUMED:
+    return None
+  ids = '\n'.join(selection.setting_id('lip_images', each) for each in group)
+  return state_dir / hashlib.sha256(ids.encode()).hexdigest()[:16]
 
 
 def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:

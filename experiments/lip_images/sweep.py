@@ -7,11 +7,15 @@ Catalogue items EXP-F5.3.1 and EXP-T5.3.
   python -m launch.sweep --experiment=lip_images --tag=full --data_dir=data \
     --output_dir=experiments/lip_images/results       a GPU, days
 
+`python -m launch.accelerator` runs the profiles for GPUs in parts of minutes.
+
 Profiles, all at delta = 1e-5:
   full   the figure: the printed ConvNet (NET-10) on MNIST and Fashion-MNIST; on
          CIFAR-10 WRN-16-4 below epsilon 4.2 and WRN-40-4 above; five seeds
   cpu    all records of MNIST and Fashion-MNIST, with a small ConvNet on images
          of half the side, three budgets and three seeds; CIFAR-10 at one budget
+  de_et_al  DP-SGD with the recipe of De et al. (2022) for their WRN-16-4 on
+         CIFAR-10, as far as this library has it (see `report.DE_ET_AL`)
   count  the numbers of parameters of the printed architectures; no data
 
 Expected of cpu on MNIST at epsilon 2, from validation folds: accuracy 0.93 for
@@ -34,6 +38,7 @@ HEADLINES = (
     'section 5.3.2',
 )
 BATCHED = ('seed', 'epsilon')
+KEEPS_STATE = True
 
 DELTA = 1e-5
 LIPSCHITZ = ('lip_dp_sgd', 'lip_normalised', 'lip_norm', 'lip_propagated')
@@ -53,7 +58,8 @@ class Setting:
   """One training run, or one count of parameters.
 
   Attributes:
-    profile: 'full', 'cpu', 'smoke', or 'count' for numbers of parameters.
+    profile: 'full', 'de_et_al', 'cpu', 'smoke', or 'count' for numbers of
+      parameters.
     dataset: name of the data set.
     model: a name of `hyperparameters.MODELS`.
     method: name of the method; 'tempered_sigmoid' is the clipping method of the
@@ -106,12 +112,17 @@ COUNTS = tuple(
             epsilon=0.0, seed=0)
     for dataset, model in (('mnist', 'convnet'), ('fashion_mnist', 'convnet'),
                            ('cifar10', 'wrn_16_4'), ('cifar10', 'wrn_40_4')))
+DE_ET_AL_STEPS = {1.0: 875, 8.0: 2500}
+"""Budget -> number of steps of the profile de_et_al."""
+
 SETTINGS = (
     *COUNTS,
     *_profile('cpu', {'mnist': CPU_EPSILONS, 'fashion_mnist': CPU_EPSILONS,
                       'cifar10': CIFAR_CPU_EPSILONS}, 3, 'small_convnet'),
     *_profile('full', {'mnist': FULL_EPSILONS, 'fashion_mnist': FULL_EPSILONS,
-                       'cifar10': FULL_EPSILONS}, 5))
+                       'cifar10': FULL_EPSILONS}, 5),
+    *_expand('de_et_al', 'cifar10', ('dp_sgd',), DE_ET_AL_STEPS, 1,
+             'wrn_16_4'))
 SMOKE = (
     *COUNTS,
     *_expand('smoke', 'digits', ('layer_clipped', 'lip_dp_sgd'), (2.0,), 2,
@@ -122,4 +133,5 @@ SMOKE = (
 TAGS = {
     'cpu': lambda setting: setting.profile in ('cpu', 'count'),
     'full': lambda setting: setting.profile == 'full',
+    'de_et_al': lambda setting: setting.profile == 'de_et_al',
 }

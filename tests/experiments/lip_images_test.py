@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 
 import pytest
 
@@ -70,7 +71,42 @@ def test_every_setting_can_be_trained():
     method = building.make_method(config,
                                   building.make_model(config, dataset))
     assert method.private == (setting.method != 'sgd')
-  assert len(seen) == 3 * 7 * 2 + 3  # three methods have two networks
+  # Three methods of the figure have two networks.
+  assert len(seen) == 3 * 7 * 2 + 3 + 1
+
+
+def test_the_recipe_of_de_et_al():
+  configs = [run.config(setting) for setting in _tagged('de_et_al')]
+  assert [(c.epsilon, c.num_steps) for c in configs] == [(1, 875), (8, 2500)]
+  wanted = dict(
+      dataset='cifar10', model='wide_resnet', depth=16, width=4, num_groups=16,
+      method='dp_sgd', delta=1e-5, batch_size=4096, views=16, clip_norm=1,
+      optimizer='sgd', schedule='constant', learning_rate=2, average='ema',
+      weights='standardised', residual='plain')
+  for config in configs:
+    assert wanted == {name: getattr(config, name) for name in wanted}
+
+
+def test_runs_of_other_lengths_are_trained_and_saved_apart(tmp_path,
+                                                           monkeypatch):
+  seen = []
+
+  def train(configs, *, checkpoints, **others):
+    checkpoints.folder.mkdir()
+    seen.append((len(configs), checkpoints.folder))
+    return [types.SimpleNamespace(params={})] * len(configs)
+
+  monkeypatch.setattr(run.training, 'train', train)
+  monkeypatch.setattr(run.rows, 'of_training', lambda *_: ['row'])
+  monkeypatch.setattr(run.rows, 'trained', lambda *_: [])
+  settings = _tagged('de_et_al')
+  result = run.run(settings, None, None, state_dir=tmp_path)
+  for number, (setting, _) in enumerate(result):
+    assert setting == settings[number] and seen[number][1].exists()
+  assert [count for count, _ in seen] == [1, 1]
+  assert len({folder for _, folder in seen}) == 2
+  # A finished run leaves no checkpoint.
+  assert not list(tmp_path.iterdir())
 
 
 def test_rows_tell_the_truth(rows):

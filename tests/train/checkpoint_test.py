@@ -262,6 +262,37 @@ def test_another_configuration_is_refused(fit, compile_once, records,
   assert sorted(map(str, tmp_path.rglob('*'))) == before
 
 
+def test_another_device_is_refused_unless_allowed(fit, compile_once, tmp_path,
+                                                  monkeypatch):
+  expected = fit()
+  with pytest.raises(_Killed):
+    fit(kill=6, checkpoints=Checkpoints(folder=tmp_path, every_seconds=0))
+  honest = checkpoint.fingerprint
+  monkeypatch.setattr(checkpoint, 'fingerprint', lambda *args, **given: {
+    **honest(*args, **given), 'device': 'TPU v9'})
+  with pytest.raises(ValueError, match='device = cpu, now TPU v9'):
+    fit(checkpoints=Checkpoints(folder=tmp_path))
+  _assert_same(fit(checkpoints=Checkpoints(
+    folder=tmp_path, other_devices=True)), expected)
+  # Only the device may differ.
+  with pytest.raises(ValueError, match='other keys'):
+    fit(keys=KEYS[::-1], checkpoints=Checkpoints(
+      folder=tmp_path, other_devices=True))
+
+
+def test_chunks_are_as_many_as_asked_for(fit, tmp_path):
+  checkpoints = Checkpoints(folder=tmp_path, every_seconds=0, most_chunks=2)
+  with pytest.raises(_Killed):
+    fit(num_steps=24, kill=12, checkpoints=checkpoints)
+  _assert_same(fit(num_steps=24, checkpoints=checkpoints, seen=(seen := [])),
+               fit(num_steps=24))
+  assert seen == [24]
+  with pytest.raises(ValueError, match='chunks of steps = 12 12, now 2 2 2'):
+    fit(num_steps=24, checkpoints=Checkpoints(folder=tmp_path))
+  with pytest.raises(ValueError, match='most_chunks must be an integer >= 1'):
+    Checkpoints(folder=tmp_path, most_chunks=0)
+
+
 @pytest.mark.slow
 def test_a_state_of_another_form_is_refused(fit, tmp_path, monkeypatch):
   monkeypatch.setattr(loop, 'chunk_lengths', lambda num_steps: [num_steps])

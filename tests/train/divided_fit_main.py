@@ -135,7 +135,8 @@ def memory(case, layout):
       optax.adam(0.1), Batch(
           jnp.zeros([NUM, WIDTH]), jnp.zeros([NUM], jnp.int32)), 'optimal',
       None, mesh, placement.chosen(
-          mesh, place, jax.eval_shape(model.init, jax.random.key(0))))
+          mesh, place, jax.eval_shape(model.init, jax.random.key(0))),
+      frozenset({STEPS}))
   stats = program.chunks[STEPS].memory_analysis()
   return (stats.argument_size_in_bytes + stats.output_size_in_bytes
           + stats.temp_size_in_bytes - stats.alias_size_in_bytes)
