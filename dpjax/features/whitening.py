@@ -45,13 +45,16 @@ class Whitening:
   def __call__(self, features: ArrayLike) -> Array:
     """Returns features of the shape [b, ..., c] of the given ones, of norm 1.
 
-    The norm is over all features of a record. A record of zeros, or with an
-    entry that is not finite, may have another one.
+    The norm is over all features of a record. A record of zeros remains one,
+    and a record with an entry that is not finite becomes NaN, so that training
+    leaves it out as it would have.
     """
-    x = normalisation.floats(features)
-    rows = _by_channels(_centred(_places(x), self.mean), self.channels)
-    return _unit(jnp.einsum('bpc,pq->bqc', rows, self.places,
-                            precision=_HIGHEST)).reshape(x.shape)
+    x = _places(normalisation.floats(features))
+    rows = _by_channels(_centred(x, self.mean), self.channels)
+    rows = _unit(jnp.einsum('bpc,pq->bqc', rows, self.places,
+                            precision=_HIGHEST))
+    finite = jnp.all(jnp.isfinite(x), (1, 2), keepdims=True)
+    return jnp.where(finite, rows, jnp.nan).reshape(jnp.shape(features))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

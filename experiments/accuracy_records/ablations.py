@@ -13,6 +13,8 @@ _CHANGES: Mapping[str, Callable[[Recipe], dict]] = {
         average='none' if recipe.average != 'none' else 'ema'),
     'normalisation': lambda recipe: dict(
         num_groups=0 if recipe.num_groups else _groups(recipe.features)),
+    'whitening': lambda recipe: dict(
+        whitening=0.0 if recipe.whitening else 10.0),
     'features': lambda recipe: _other_features(recipe),
     'random_allocation': lambda recipe: dict(sampler='random_allocation'),
     'clipping': lambda recipe: dict(
@@ -23,9 +25,9 @@ assert tuple(_CHANGES) == sweep.VARIANTS
 def changed(recipe: Recipe, variant: str) -> Recipe:
   """Returns a recipe with one thing changed.
 
-  Averaging, normalisation, features and clipping have two values here: what the
-  recipe has, and the other one. Random allocation also changes the batch size:
-  to the next one that divides the records evenly.
+  Averaging, normalisation, whitening, features and clipping have two values
+  here: what the recipe has, and the other one. Random allocation also changes
+  the batch size: to the next one that divides the records evenly.
 
   Args:
     recipe: the recipe that is best on the validation part.

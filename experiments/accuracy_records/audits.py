@@ -20,9 +20,7 @@ from dpjax.audit.suite import runs
 from dpjax.runs import canaries as canaries_lib
 from dpjax.runs.canaries import Canaries
 from dpjax.typing import Array, Batch, PRNGKey
-from experiments.accuracy_records import fitting
 from experiments.accuracy_records.entries import Entry
-from experiments.accuracy_records.entries import Recipe
 from experiments.accuracy_records.fitting import Fit
 
 SIGNIFICANCE = 0.05
@@ -75,11 +73,10 @@ def with_canaries(key: PRNGKey, records: Batch, size: int, num_classes: int
   return joined, jnp.concatenate([order[size:], slots[0]]), canaries
 
 
-def judge(entry: Entry, recipe: Recipe, fit: Fit, canaries: Canaries
+def judge(entry: Entry, fit: Fit, canaries: Canaries
           ) -> Audited:
   """Guesses the coins of a run with a single key, and returns the bound."""
-  records = canaries.records._replace(
-      x=fitting.inputs(recipe, canaries.records.x))
+  records = canaries.records._replace(x=fit.prepared[0](canaries.records.x))
   first = lambda params: jax.tree.map(lambda leaf: leaf[0], params)
   final, initial = (np.asarray(runs.log_odds(
       fit.model.apply, first(params), records))

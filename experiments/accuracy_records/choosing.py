@@ -63,10 +63,11 @@ def price(entry: Entry, recipe: Recipe, num_records: int) -> float:
     num_records: number of records of the whole training set.
   """
   part = data.validation_split(num_records).train.size
-  events = [accounting.repeated_event(
-      fitting.plan(entry, each, part).event, entry.choice_seeds)
+  event = lambda recipe, size: fitting.event(
+      recipe, fitting.plan(entry, recipe, size))
+  events = [accounting.repeated_event(event(each, part), entry.choice_seeds)
             for each in entry.recipes]
-  events.append(fitting.plan(entry, recipe, num_records).event)
+  events.append(event(recipe, num_records))
   return accounting.epsilon(
       accounting.composed_event(events), delta=entry.delta,
       adjacency=fitting.ADJACENCY)

@@ -25,6 +25,9 @@ class Recipe:
     features: one of `FEATURES`; both are functions of a single record.
     num_groups: number of groups of channels of a record that are normalised
       (Wu and He, 2018); 0 for no normalisation.
+    whitening: noise multiplier of each of the three sums from which features
+      are whitened (`features.PrivateWhitening`), before training and within the
+      budget; 0 for no whitening.
     model: one of `MODELS`.
     batch_size: expected batch size, in records.
     num_steps: number of steps.
@@ -42,6 +45,7 @@ class Recipe:
   """
   features: str = 'scattering'
   num_groups: int = 27
+  whitening: float = 0.0
   model: str = 'linear'
   batch_size: int
   num_steps: int
@@ -65,6 +69,7 @@ class Recipe:
     words = [
         f'{self.model} model on {self.features}',
         f'{self.num_groups} groups normalised' if self.num_groups else '',
+        f'whitened with noise {self.whitening:g}' if self.whitening else '',
         f'batch {self.batch_size}', f'{self.num_steps} steps',
         f'{self.optimizer} {self.learning_rate:g}',
         '' if self.schedule == 'constant' else self.schedule,

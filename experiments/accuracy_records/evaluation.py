@@ -7,19 +7,21 @@ import numpy as np
 from dpjax.train import evaluate
 from dpjax.typing import Array, Batch
 from experiments.accuracy_records import data
-from experiments.accuracy_records import fitting
 from experiments.accuracy_records.entries import Entry
 from experiments.accuracy_records.entries import Recipe
 from experiments.accuracy_records.fitting import Fit
 
 
-def on_rows(recipe: Recipe, fit: Fit, records: Batch, rows: Array
+def on_rows(fit: Fit, records: Batch, rows: Array
             ) -> np.ndarray:
   """Returns the accuracies [L] of runs on records, by their numbers [m]."""
-  records = records._replace(x=fitting.inputs(recipe, records.x))
-  return np.asarray(evaluate.accuracies(
-      fit.model.apply, fit.params, records,
-      jnp.tile(rows, (len(jax.tree.leaves(fit.params)[0]), 1))))
+  found = []
+  for run, prepare in enumerate(fit.prepared):
+    own = jax.tree.map(lambda leaf, run=run: leaf[run:run + 1], fit.params)
+    found.append(np.asarray(evaluate.accuracies(
+        fit.model.apply, own, records._replace(x=prepare(records.x)),
+        rows[None])))
+  return np.concatenate(found)
 
 
 def evaluate_on_test(entry: Entry, recipe: Recipe, fit: Fit,
@@ -30,6 +32,6 @@ def evaluate_on_test(entry: Entry, recipe: Recipe, fit: Fit,
   alone, after the recipe is fixed.
   """
   records = data.test_set(entry, recipe, sources)
-  return on_rows(recipe, fit, records,
+  return on_rows(fit, records,
                  jnp.arange(len(records.y), dtype=jnp.int32))
 

@@ -1,6 +1,8 @@
 """Trains a recipe with several seeds in one program, and states its privacy."""
 
 from collections.abc import Callable
+import dataclasses
+import functools
 import math
 from typing import NamedTuple
 import zlib
@@ -9,11 +11,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from dpjax import features
 from dpjax.grads.bounder import Method
 from dpjax.lipschitz import losses
 from dpjax.models import convnet
 from dpjax.models import mlp
 from dpjax.models.model import Model
+from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import AllocationSampler
 from dpjax.sampling import PoissonSampler
@@ -34,15 +38,23 @@ ADJACENCY = Adjacency.ADD_OR_REMOVE_ONE
 _MOST_VALUES = 2**27
 # Records of a batch that a CNN takes at once, by their gradients' memory.
 _CNN_PART = 512
+# Records that are whitened at once.
+_BLOCK = 1000
+
+
+Prepare = Callable[[Array], Array]
+"""Features [b, h, w, c] -> what the network of a run takes."""
 
 
 class Fit(NamedTuple):
   """L finished runs of one recipe.
 
   Attributes:
-    plan: plan of each run; its event is the one that ran.
-    epsilon: epsilon of that event at the delta of the entry, by PLD.
+    plan: plan of the training of each run.
+    epsilon: epsilon of everything that a run released, at the delta of the
+      entry, by PLD; of whitening, too.
     model: the network, without parameters.
+    prepared: by run.
     params: parameters to evaluate, leaves [L, ...].
     initial: parameters before the first step, leaves [L, ...].
     seconds: training time of one run, without compilation.
@@ -50,6 +62,7 @@ class Fit(NamedTuple):
   plan: TrainingPlan
   epsilon: float
   model: Model
+  prepared: tuple[Prepare, ...]
   params: Params
   initial: Params
   seconds: float
@@ -65,8 +78,9 @@ def keys(name: str, seeds: list[int]) -> PRNGKey:
                     for seed in seeds])
 
 
+@functools.lru_cache(maxsize=64)
 def plan(entry: Entry, recipe: Recipe, num_records: int) -> TrainingPlan:
-  """Returns the plan of a recipe at the budget of an entry.
+  """Returns the plan of training, with whitening at the budget of an entry.
 
   Args:
     entry: has the budget.
@@ -74,10 +88,26 @@ def plan(entry: Entry, recipe: Recipe, num_records: int) -> TrainingPlan:
     num_records: public number of training records.
   """
   sampler = _sampler(recipe, num_records)
-  return private_plan(
+  target = dict(adjacency=ADJACENCY, accountant=recipe.accountant)
+  alone = private_plan(
       num_examples=num_records, batch_size=sampler.batch_size,
       num_steps=recipe.num_steps, epsilon=entry.epsilon, delta=entry.delta,
-      adjacency=ADJACENCY, accountant=recipe.accountant, sampler=sampler)
+      sampler=sampler, **target)
+  if not recipe.whitening:
+    return alone
+  with_noise = lambda noise: dataclasses.replace(alone, noise_multiplier=noise)
+  return with_noise(accounting.calibrate_event(
+      lambda noise: event(recipe, with_noise(noise)),
+      target_epsilon=entry.epsilon, target_delta=entry.delta,
+      guess=alone.noise_multiplier, **target))
+
+
+def event(recipe: Recipe, planned: TrainingPlan) -> accounting.DpEvent:
+  """Returns the event of everything that a run releases."""
+  if not recipe.whitening:
+    return planned.event
+  whitening = _whitening(recipe, planned.sampler.num_examples)
+  return accounting.composed_event([whitening.event, planned.event])
 
 
 def fit(entry: Entry, recipe: Recipe, records: Batch, rows: Array, *,
@@ -91,14 +121,50 @@ def fit(entry: Entry, recipe: Recipe, records: Batch, rows: Array, *,
     records: features [n, h, w, c] and labels of at least the training records.
     rows: [L, m] numbers of the records of each run.
     num_classes: public number of classes.
-    run_keys: [L] keys of batches and noise.
+    run_keys: [L] keys of batches and noise, and of whitening.
     init_keys: [L] public keys of the initial parameters.
     on_progress: called with (steps done, steps in total).
   """
+  planned = plan(entry, recipe, rows.shape[1])
+  train = functools.partial(_trained, recipe, planned, num_classes=num_classes)
+  if not recipe.whitening:
+    prepare = functools.partial(inputs, recipe)
+    model, params, initial, seconds = train(
+        records._replace(x=prepare(records.x)), rows, run_keys, init_keys,
+        on_progress=on_progress)
+    prepared = (prepare,) * len(rows)
+  else:
+    # Each run has features of its own, so runs follow each other.
+    whitening = _whitening(recipe, rows.shape[1])
+    runs, prepared = [], ()
+    for run, key in enumerate(run_keys):
+      first, second = jax.random.split(key)
+      whiten = whitening.release(first, records.x[rows[run]])
+      prepare = functools.partial(_whitened, recipe, whiten)
+      one = slice(run, run + 1)
+      runs.append(train(
+          records._replace(x=prepare(records.x)), rows[one], second[None],
+          init_keys[one], on_progress=None if on_progress is None else
+          lambda done, total, run=run: on_progress(
+              run * total + done, len(rows) * total)))
+      prepared += (prepare,)
+    model, _, _, seconds = runs[0]
+    params, initial = (jax.tree.map(
+        lambda *leaves: jnp.concatenate(leaves), *trees)
+                       for trees in list(zip(*runs))[1:3])
+    seconds = sum(each[3] for each in runs) / len(runs)
+  return Fit(planned, accounting.epsilon(
+      event(recipe, planned), delta=entry.delta, adjacency=ADJACENCY),
+             model, prepared, params, initial, seconds)
+
+
+def _trained(recipe: Recipe, planned: TrainingPlan, records: Batch, rows: Array,
+             run_keys: PRNGKey, init_keys: PRNGKey, *, num_classes: int,
+             on_progress: Callable[[int, int], None] | None
+             ) -> tuple[Model, Params, Params, float]:
+  """Trains L runs on records that are prepared; see `Fit` for the results."""
   shape = records.x.shape[1:]
   model = _model(recipe, shape, num_classes)
-  planned = plan(entry, recipe, rows.shape[1])
-  records = records._replace(x=inputs(recipe, records.x))
   values = planned.sampler.part_size * math.prod(shape)
   result = loop.fit(
       run_keys, init_keys=init_keys, plans=[planned] * len(rows), model=model,
@@ -108,16 +174,30 @@ def fit(entry: Entry, recipe: Recipe, records: Batch, rows: Array, *,
           None if recipe.average == 'none' else recipe.average),
       max_parallel=max(1, _MOST_VALUES // values))
   average = result.state.average
-  return Fit(
-      planned, planned.epsilon(entry.delta), model,
-      average.mean if isinstance(average, AverageState) else
-      result.state.params, jax.vmap(model.init)(init_keys),
-      result.train_seconds / len(rows))
+  return (model, average.mean if isinstance(average, AverageState) else
+          result.state.params, jax.vmap(model.init)(init_keys),
+          result.train_seconds / len(rows))
 
 
 def inputs(recipe: Recipe, x: Array) -> Array:
   """Returns features [n, h, w, c] in the shape that the model takes."""
   return x.reshape(len(x), -1) if recipe.model == 'linear' else x
+
+
+def _whitening(recipe: Recipe, num_records: int) -> features.PrivateWhitening:
+  return features.PrivateWhitening(
+      noise_multiplier=recipe.whitening, num_examples=num_records,
+      adjacency=ADJACENCY)
+
+
+def _whitened(recipe: Recipe, whiten: Prepare, x: Array) -> Array:
+  """Returns whitened features whose mean square is 1, as the model takes them.
+
+  So the part of a bias in the norm of a gradient is small.
+  """
+  scale = jnp.float32(math.sqrt(math.prod(x.shape[1:])))
+  return inputs(recipe, jax.lax.map(
+      lambda record: whiten(record[None])[0] * scale, x, batch_size=_BLOCK))
 
 
 def _sampler(recipe: Recipe, num_records: int) -> Sampler:
@@ -133,7 +213,7 @@ def _sampler(recipe: Recipe, num_records: int) -> Sampler:
 
 
 def _model(recipe: Recipe, shape: tuple[int, ...], num_classes: int) -> Model:
-  """Returns the network on features of a shape (h, w, c)."""
+  """Returns the network on inputs of a shape."""
   if recipe.model == 'linear':
     return mlp.mlp(num_features=math.prod(shape), num_classes=num_classes,
                    depth=0)

@@ -98,7 +98,7 @@ def _validated(group: Group, recipe: Recipe) -> tuple[fitting.Fit, Values]:
   split = data.validation_split(len(training.y))
   fit = _fit(group, recipe, training, split.train)
   return fit, {
-      choosing.SCORE: evaluation.on_rows(recipe, fit, training, split.test),
+      choosing.SCORE: evaluation.on_rows(fit, training, split.test),
       'noise_multiplier': _noise(fit)}
 
 
@@ -127,7 +127,7 @@ def _audit(group: Group) -> tuple[fitting.Fit, Values]:
       key, data.training_set(entry, recipe, group.sources),
       entry.num_canaries, data.num_classes(entry, group.sources))
   fit = _fit(group, recipe, joined, rows)
-  found = audits.judge(entry, recipe, fit, canaries)
+  found = audits.judge(entry, fit, canaries)
   return fit, {'epsilon_lower': found.epsilon_lower,
                'largest_epsilon_lower': found.largest,
                'num_canaries': entry.num_canaries,

@@ -32,7 +32,8 @@ KEEPS_STATE = True
 
 FINAL_SEEDS, ABLATION_SEEDS = 5, 3
 UNCHANGED = 'unchanged'
-VARIANTS = (UNCHANGED, 'rdp_noise', 'averaging', 'normalisation', 'features',
+VARIANTS = (UNCHANGED, 'rdp_noise', 'averaging', 'normalisation',
+            'whitening', 'features',
             'random_allocation', 'clipping')
 """What an ablation changes, see `ablations.changed`."""
 

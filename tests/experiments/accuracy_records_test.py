@@ -112,8 +112,8 @@ def test_the_final_part_opens_the_test_set(sealed, chosen):
 @pytest.mark.sound
 def test_a_choice_by_test_accuracy_is_noticed(sealed, monkeypatch):
   monkeypatch.setattr(
-      evaluation, 'on_rows', lambda recipe, fit, records, rows:
-      evaluation.evaluate_on_test(ENTRY, recipe, fit, SOURCES))
+      evaluation, 'on_rows', lambda fit, records, rows:
+      evaluation.evaluate_on_test(ENTRY, RECIPES[0], fit, SOURCES))
   with pytest.raises(AssertionError, match='test set was opened'):
     _rows(settings(part='choose')[:2])
 
@@ -128,9 +128,9 @@ def test_scores_are_of_records_that_no_run_trained_on(
     seen.append(np.asarray(rows))
     return fit(entry, recipe, records, rows, **others)
 
-  def seen_score(recipe, fit, records, rows):
+  def seen_score(fit, records, rows):
     seen.append(np.asarray(rows))
-    return score(recipe, fit, records, rows)
+    return score(fit, records, rows)
 
   monkeypatch.setattr(fitting, 'fit', seen_fit)
   monkeypatch.setattr(evaluation, 'on_rows', seen_score)
@@ -322,8 +322,9 @@ def test_the_auditor_counts_what_a_model_shows_of_coins(knows):
   name, = initial
   params = {name: dict(initial[name], kernel=jnp.stack(
       [weights, jnp.zeros(size)], 1)[None])}
-  found = audits.judge(ENTRY, RECIPES[0], fitting.Fit(
-      None, 4.0, model, params, initial, 1.0), canaries)
+  found = audits.judge(ENTRY, fitting.Fit(
+      None, 4.0, model, (lambda x: fitting.inputs(RECIPES[0], x),), params,
+      initial, 1.0), canaries)
   assert 3 < found.largest < 4
   if knows:
     assert found.epsilon_lower == found.largest
@@ -341,7 +342,7 @@ def test_an_audit_refutes_a_run_with_too_little_noise(tiny):
       dataclasses.replace(ENTRY, epsilon=100.0), recipe, joined, rows[None],
       num_classes=10, run_keys=fitting.keys('audited', [0]),
       init_keys=fitting.keys('initial', [0]))
-  assert audits.judge(ENTRY, recipe, fit, canaries).epsilon_lower > 0.5
+  assert audits.judge(ENTRY, fit, canaries).epsilon_lower > 0.5
 
 
 @pytest.mark.slow
@@ -355,3 +356,41 @@ def test_initial_parameters_are_those_of_the_first_step(tiny):
       init_keys=fitting.keys('two', [0]))
   jax.tree.map(lambda one, two: np.testing.assert_allclose(one, two, atol=1e-8),
                fit.initial, fit.params)
+
+
+@pytest.mark.sound
+def test_the_budget_covers_whitening_and_training():
+  recipe = dataclasses.replace(RECIPES[0], whitening=10.0, num_steps=20)
+  planned = fitting.plan(ENTRY, recipe, 1437)
+  alone = fitting.plan(ENTRY, dataclasses.replace(recipe, whitening=0.0), 1437)
+  assert planned.noise_multiplier > alone.noise_multiplier
+  three = accounting.repeated_event(
+      accounting.gaussian_event(noise_multiplier=10.0), 3)
+  event = fitting.event(recipe, planned)
+  assert event == accounting.composed_event([three, planned.event])
+  spent = accounting.epsilon(event, delta=ENTRY.delta,
+                             adjacency=fitting.ADJACENCY)
+  assert 0.99 * ENTRY.epsilon < spent <= ENTRY.epsilon
+
+
+@pytest.mark.every(2)
+def test_each_run_is_whitened_by_the_moments_of_its_own_records(
+    tiny, monkeypatch):
+  """Runs have different keys, and see no record of the validation part."""
+  recipe = dataclasses.replace(RECIPES[0], whitening=10.0, num_steps=2)
+  training = data.training_set(ENTRY, recipe, SOURCES)
+  # Records that no run trains on would make all moments NaN or differ.
+  rows = jnp.arange(1000, dtype=jnp.int32)
+  spoiled = training._replace(x=training.x.at[1000:].set(1e6))
+  fits = [fitting.fit(
+      ENTRY, recipe, each, jnp.tile(rows, (2, 1)), num_classes=10,
+      run_keys=fitting.keys('whitened', [0, 1]),
+      init_keys=fitting.keys('initial', [0, 1])) for each in (
+          training, spoiled)]
+  for one, two in zip(*map(lambda fit: jax.tree.leaves(fit.params), fits),
+                      strict=True):
+    np.testing.assert_array_equal(one, two)
+    assert one.shape[0] == 2 and (one[0] != one[1]).any()
+  first, second = (prepare(training.x[:5]) for prepare in fits[0].prepared)
+  assert np.abs(first - second).max() > 1e-3
+  np.testing.assert_allclose(np.square(first).mean(1), 1, rtol=1e-4)

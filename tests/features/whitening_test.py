@@ -208,6 +208,16 @@ def test_a_row_is_a_function_of_one_record():
                              atol=1e-7)
 
 
+def test_records_of_zeros_remain_zero_and_others_that_are_not_finite_are_nan():
+  x = _features(4)
+  whiten = _mechanism(num_examples=4).release(jax.random.key(0), x)
+  x[0] = 0
+  x[1, 0, 1, 2], x[2, 1, 0, 0] = np.nan, -np.inf
+  rows = np.asarray(whiten(x))
+  assert not rows[0].any() and np.isnan(rows[1:3]).all()
+  np.testing.assert_allclose(np.linalg.norm(rows[3]), 1, rtol=1e-5)
+
+
 def test_the_interface_of_mechanisms():
   mechanism = _mechanism()
   assert isinstance(mechanism, privacy.Mechanism)
