@@ -128,13 +128,20 @@ _MNIST = (
     dict(num_steps=300, learning_rate=4.0, average='ema'),
     dict(num_steps=600, learning_rate=2.0, average='ema'),
     dict(num_steps=600, learning_rate=2.0, schedule='cosine'))
-_FASHION = (
-    dict(num_steps=450, learning_rate=4.0),
-    dict(num_steps=450, learning_rate=4.0, average='ema'),
-    dict(num_steps=900, learning_rate=2.0, average='ema'),
-    dict(num_steps=900, learning_rate=2.0, schedule='cosine'),
-    dict(num_steps=450, learning_rate=4.0, average='ema',
-         clipping='automatic'))
+# Steps on all records. Features of norm 1 are scaled to a mean square of 1, so
+# a gradient has norms of tens.
+_ALL = dict(batch_size=60_000, average='ema')
+_FASHION_3 = (
+    dict(num_steps=60, learning_rate=0.4, clip_norm=6.3, whitening=10.0),
+    dict(num_steps=60, learning_rate=0.8, clip_norm=3.2, whitening=10.0),
+    dict(num_steps=100, learning_rate=0.25, clip_norm=6.3, whitening=10.0),
+    dict(num_steps=100, learning_rate=0.5, clip_norm=3.2, whitening=10.0),
+    dict(num_steps=100, learning_rate=0.5, clip_norm=6.3))
+_FASHION_1 = (
+    dict(num_steps=40, learning_rate=0.4, clip_norm=3.2, whitening=20.0),
+    dict(num_steps=40, learning_rate=0.4, clip_norm=3.2, whitening=30.0),
+    dict(num_steps=60, learning_rate=0.25, clip_norm=3.2, whitening=30.0),
+    dict(num_steps=60, learning_rate=0.25, clip_norm=3.2))
 _CIFAR = (
     dict(num_steps=400, learning_rate=4.0),
     dict(num_steps=400, learning_rate=4.0, average='ema'),
@@ -151,9 +158,9 @@ _ENTRIES = (
     Entry(name='mnist_2.5', dataset='mnist', epsilon=2.5,
           recipes=_grid(*_MNIST, batch_size=4096)),
     Entry(name='fashion_mnist_1', dataset='fashion_mnist', epsilon=1.0,
-          recipes=_grid(*_FASHION, batch_size=8192)),
+          recipes=_grid(*_FASHION_1, **_ALL)),
     Entry(name='fashion_mnist_3', dataset='fashion_mnist', epsilon=3.0,
-          recipes=_grid(*_FASHION, batch_size=8192)),
+          recipes=_grid(*_FASHION_3, **_ALL)),
     Entry(name='cifar10_3', dataset='cifar10', epsilon=3.0,
           recipes=_grid(*_CIFAR, batch_size=8192)),
 )
