@@ -96,11 +96,14 @@ def _event(result: Result) -> str:
   """Returns the event of a run, in words."""
   recipe = result.recipe
   share = recipe.batch_size / result.num_records
-  how = (f'Poisson batches at rate {min(share, 1.0):.4g}'
-         if recipe.sampler == 'poisson' else
-         f'random allocation to {max(1, round(1 / share))} steps of an epoch')
-  return (f'{recipe.num_steps} steps of {how}, Gaussian noise of multiplier '
-          f'{result.noise_multiplier:.5g}')
+  before = (f'three sums for whitening with Gaussian noise of multiplier '
+            f'{recipe.whitening:.5g}, then ' if recipe.whitening else '')
+  how = ('random allocation to '
+         f'{max(1, round(1 / share))} steps of an epoch'
+         if recipe.sampler != 'poisson' else 'all records' if share >= 1 else
+         f'Poisson batches at rate {share:.4g}')
+  return (f'{before}{recipe.num_steps} steps of {how}, Gaussian noise of '
+          f'multiplier {result.noise_multiplier:.5g}')
 
 
 def _claim(result: Result) -> str:

@@ -119,3 +119,14 @@ def test_rows_of_a_shorter_list_are_not_the_result(tiny, make_row):
   assert results.of(longer, rows) is None
   assert blocks.missing(longer, rows).startswith('2 of 3 recipes tried, final '
                                                  'not run')
+
+
+def test_the_event_names_everything_that_ran(tiny, make_row):
+  result = results.of(ENTRY, _whole(make_row))
+  changed = lambda **fields: blocks._event(result._replace(
+      recipe=dataclasses.replace(result.recipe, **fields)))
+  assert changed(whitening=10.0, batch_size=60_000) == (
+      'three sums for whitening with Gaussian noise of multiplier 10, then 8 '
+      'steps of all records, Gaussian noise of multiplier 1.25')
+  assert changed(sampler='random_allocation').startswith(
+      '8 steps of random allocation to 5 steps of an epoch, Gaussian')
