@@ -16,7 +16,7 @@ from dpjax.privacy import neighbours
 from dpjax.privacy.adjacency import Adjacency
 
 ADD, REPLACE = Adjacency.ADD_OR_REMOVE_ONE, Adjacency.REPLACE_ONE
-_DRAWS = 4000
+_DRAWS = 1000
 
 
 def _mechanism(**fields):
@@ -65,7 +65,7 @@ def test_the_sensitivity_by_enumeration(adjacency, sizes, number):
 def test_no_contribution_exceeds_the_record_norm():
   """Norms are at most 1 to the last digit, for many channels and sizes."""
   rng = np.random.default_rng(0)
-  for places, channels in ((1, 1), (4, 3), (49, 81), (2, 200)):
+  for places, channels in ((1, 1), (9, 81)):
     mean = jnp.asarray(rng.normal(size=(places, channels)) * 0.01, jnp.float32)
     matrix = jnp.asarray(rng.normal(size=(channels, channels)), jnp.float32)
     for scale in (1e-37, 1e-20, 1.0, 1e20, 1e36):
