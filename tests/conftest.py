@@ -59,7 +59,7 @@ _QUICK_FILES = {f'{name}_test' for name in (
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _CUT_OFF = 'cut off by --time_limit'
 # Of a table of at most so many cases, a default run takes one of so many.
-_STEPS = ((4, 3), (8, 4), (16, 6), (32, 10), (float('inf'), 14))
+_STEPS = ((4, 4), (8, 6), (16, 9), (32, 14), (float('inf'), 20))
 # No release runs the code of these folders.
 _IN_TURNS = {'experiments', 'theory'}
 
