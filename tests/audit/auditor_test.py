@@ -152,7 +152,7 @@ def test_declared_noise_is_tested():
     assert any(check.name.startswith('noise') for check in report.failed)
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(6)
 def test_a_query_beyond_its_sensitivity_is_found():
   for value, verdict in ((_total, auditor.CONSISTENT),
                          (_clip_after_sum, auditor.VIOLATED),

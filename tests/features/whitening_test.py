@@ -174,6 +174,7 @@ def test_a_release_is_that_of_its_sums():
                                1e-5, 1e-6)
 
 
+@pytest.mark.every(3)
 def test_with_much_budget_channels_and_places_are_equally_large():
   x = _features(3000)
   before = np.einsum('npc,npd->cd', *[x.reshape(3000, 6, 4)] * 2)

@@ -145,7 +145,7 @@ def test_short_types_give_float32_sums_and_norms_near_the_true_ones(
   np.testing.assert_allclose(norms, wanted, rtol=0.1)
 
 
-@pytest.mark.every(12)
+@pytest.mark.every(24)
 @pytest.mark.parametrize('layer', _KINDS)
 def test_a_user_with_several_examples_is_one_record(layer):
   """The gradient of a user is that of the mean loss of its examples.

@@ -62,7 +62,7 @@ def test_scores_and_a_claim_that_they_cannot_reach(tmp_path):
   assert path.read_bytes() == before
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 def test_bad_input_is_one_line(user_flags):
   status, _, err = _run(*user_flags)
   assert status == 2 and 'come together' in err

@@ -115,7 +115,7 @@ _MISTAKES = (
 )
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(12)
 def test_each_mistake_is_one_line_and_nothing_is_done(tmp_path):
   own, new = tmp_path / 'own.csv', tmp_path / 'new'
   own.write_text('age,y\n1,0\n2,1\n')

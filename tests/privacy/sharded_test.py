@@ -97,7 +97,7 @@ def _rows(key):
                    for row in drawn])
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 @pytest.mark.parametrize('key', KEYS)
 def test_integers_are_those_of_one_device(key, monkeypatch):
   """All are equal; with a fault of the place of a part they are not."""

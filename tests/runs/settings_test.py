@@ -55,7 +55,7 @@ print(json.dumps({
 '''
 
 
-@pytest.mark.every(4)
+@pytest.mark.every(8)
 def test_a_new_option_is_one_declaration(tmp_path):
   """One declaration gives an option its flag, check, JSON, key and text."""
   shutil.copytree(_ROOT / 'dpjax', tmp_path / 'dpjax',

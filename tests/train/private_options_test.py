@@ -62,7 +62,7 @@ def _fitted(method, optimizer, **changed):
       rows=jnp.arange(_SIZE, dtype=jnp.int32)[None], **changed)
 
 
-@pytest.mark.every(6)
+@pytest.mark.every(14)
 @pytest.mark.parametrize('optimizer, changed, method', [
     ('momentum', dict(schedule='cosine', average='ema'),
      methods.dp_sgd(_MODEL, _LOSS, clip_norm=1.0)),
@@ -111,7 +111,7 @@ def test_without_an_average_there_is_none():
     private.model(states[-1], average=True)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(6)
 def test_averages_change_no_step_and_may_be_donated():
   expected = _trained(optax.sgd(1.0))[1][-1].params
   private, states = _trained(optax.sgd(1.0), average='ema', donate=True)

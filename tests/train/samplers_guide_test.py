@@ -14,7 +14,7 @@ from dpjax.cli import train
 _GUIDE = pathlib.Path(__file__).resolve().parents[2] / 'docs/samplers.md'
 
 
-@pytest.mark.every(8)
+@pytest.mark.every(6)
 def test_the_page_runs_and_keeps_its_budget(capsys):
   names = {}
   # Users have these settings, tests have stricter ones.

@@ -69,7 +69,7 @@ def test_there_are_eight_devices(outputs):
   assert outputs['devices'] == 8
 
 
-@pytest.mark.every(10)
+@pytest.mark.every(20)
 @pytest.mark.parametrize('case', _CASES)
 def test_eight_devices_train_what_one_trains(outputs, case):
   """Training on 8 devices equals training on one, up to rounding.

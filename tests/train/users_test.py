@@ -164,7 +164,7 @@ def test_random_records_are_drawn_uniformly():
   assert counts.sum() == 1200 and np.abs(counts - 200).max() < 5.3 * 11.5
 
 
-@pytest.mark.every(3)
+@pytest.mark.every(6)
 def test_records_may_be_loaded_and_have_random_keys():
   """A loader gets numbers of records; each record of a user has its own key."""
   seen = []

@@ -133,6 +133,7 @@ def test_shuffled_members_teach_nothing(attacks):
       _PAIRS * _ATTACKED)
 
 
+@pytest.mark.every(8)
 def test_swapped_roles_have_one_distribution(attacks):
   one, other = attacks.accuracies[:, 0]
   spread = np.sqrt((one.var(ddof=1) + other.var(ddof=1)) / _PAIRS) + .005
