@@ -86,3 +86,7 @@ TAGS = {'quick': lambda setting: setting.entry == 'digits_4',
 REPRODUCE = 'quick'
 HEADLINES = tuple(f'{name}: accuracy' for name in entries.ENTRIES
                   if name != 'digits_4')
+OLDER = {
+    'made while a test of whitening was being edited': lambda setting: (
+        setting.entry == 'fashion_mnist_1' and
+        setting.part in ('final', 'audit'))}
