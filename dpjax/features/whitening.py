@@ -112,7 +112,7 @@ class PrivateWhitening:
     (5, 2, 2, 3)
     >>> round(privacy.epsilon(whitening.event, delta=1e-5,
     ...                       adjacency=whitening.adjacency), 2)
-    0.81
+    0.79
   """
   noise_multiplier: float
   num_examples: int
