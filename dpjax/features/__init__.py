@@ -10,8 +10,8 @@ neighbouring data sets have neighbouring features. `PrivateNormalisation` and
 `PrivateWhitening` alone read several records; they are mechanisms with noise
 and an event.
 
-Modules, in import order: images, scattering, hog, convolutions, sums,
-normalisation, whitening, tables, computing.
+Modules, in import order: images, upright, scattering, hog, convolutions, sums,
+normalisation, whitening, tables, combining, computing.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING
 from dpjax import lazy
 
 if TYPE_CHECKING:
-  from dpjax.features.computing import Composed as Composed
+  from dpjax.features.combining import Composed as Composed
+  from dpjax.features.combining import Logarithm as Logarithm
+  from dpjax.features.combining import MirrorAverage as MirrorAverage
   from dpjax.features.computing import computed as computed
   from dpjax.features.convolutions import (
     RandomConvolutions as RandomConvolutions,
@@ -33,19 +35,21 @@ if TYPE_CHECKING:
   )
   from dpjax.features.scattering import Scattering as Scattering
   from dpjax.features.tables import crossed as crossed
+  from dpjax.features.upright import Upright as Upright
   from dpjax.features.whitening import PrivateWhitening as PrivateWhitening
 
 __all__ = [
-    'Composed', 'GroupNormalisation', 'Hog', 'PrivateNormalisation',
-    'PrivateWhitening', 'RandomConvolutions', 'Scattering', 'computed',
-    'crossed'
+    'Composed', 'GroupNormalisation', 'Hog', 'Logarithm', 'MirrorAverage',
+    'PrivateNormalisation', 'PrivateWhitening', 'RandomConvolutions',
+    'Scattering', 'Upright', 'computed', 'crossed'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
   __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
-      'Composed': 'computing', 'computed': 'computing',
+      'Composed': 'combining', 'Logarithm': 'combining',
+      'MirrorAverage': 'combining', 'computed': 'computing',
       'RandomConvolutions': 'convolutions', 'Hog': 'hog',
       'GroupNormalisation': 'normalisation',
       'PrivateNormalisation': 'normalisation',
       'PrivateWhitening': 'whitening', 'Scattering': 'scattering',
-      'crossed': 'tables'})
+      'Upright': 'upright', 'crossed': 'tables'})

@@ -29,32 +29,6 @@ _HASHED = 2**26  # bytes of records that are hashed at once
 _PUBLIC = (bool, int, float, str, bytes, type(None))
 
 
-@dataclasses.dataclass(frozen=True)
-class Composed:
-  """Applies feature functions one after the other.
-
-  Attributes:
-    functions: functions of records [b, ...]; each gets what the one before
-      returns.
-
-  Examples:
-    >>> from dpjax import features
-    >>> both = features.Composed((
-    ...     features.Scattering(image_shape=(8, 8, 1)),
-    ...     features.GroupNormalisation(groups=27)))
-    >>> both(np.ones((5, 8, 8, 1), np.float32)).shape
-    (5, 2, 2, 81)
-  """
-  functions: tuple[Callable[[ArrayLike], Array], ...]
-
-  def __call__(self, x: ArrayLike) -> Array:
-    """Returns the features [b, ...] of records [b, ...]."""
-    result = jnp.asarray(x)
-    for function in self.functions:
-      result = function(result)
-    return result
-
-
 def computed(function: Callable[[ArrayLike], Array], records: ArrayLike, *,
              block: int = 1024, dtype: str = 'float32',
              cache_dir: private_files.Path | None = None,

@@ -16,6 +16,10 @@ _CHANGES: Mapping[str, Callable[[Recipe], dict]] = {
     'whitening': lambda recipe: dict(
         whitening=0.0 if recipe.whitening else 10.0),
     'features': lambda recipe: _other_features(recipe),
+    'upright': lambda recipe: dict(upright=not recipe.upright),
+    'mirrored': lambda recipe: dict(mirrored=not recipe.mirrored),
+    'logarithm': lambda recipe: dict(
+        logarithm=0.0 if recipe.logarithm else 0.001),
     'random_allocation': lambda recipe: dict(sampler='random_allocation'),
     'clipping': lambda recipe: dict(
         clipping='automatic' if recipe.clipping == 'flat' else 'flat')}
@@ -25,9 +29,9 @@ assert tuple(_CHANGES) == sweep.VARIANTS
 def changed(recipe: Recipe, variant: str) -> Recipe:
   """Returns a recipe with one thing changed.
 
-  Averaging, normalisation, whitening, features and clipping have two values
-  here: what the recipe has, and the other one. Random allocation also changes
-  the batch size: to the next one that divides the records evenly.
+  Everything has two values here: what the recipe has, and the other one. Random
+  allocation also changes the batch size: to the next one that divides the
+  records evenly.
 
   Args:
     recipe: the recipe that is best on the validation part.

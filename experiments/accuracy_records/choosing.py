@@ -1,11 +1,12 @@
 """Which recipe of an entry is best on the validation part, and the price.
 
-The price is that of all runs: every run of the choice and one final run are
-composed, so it covers every rule by which a recipe is chosen. It is what a
-record pays that the runs of the choice trained on. A record of the validation
-part pays for a final run and for the scores. These are exact here; a release
-would add discrete Laplace noise to the number of right answers, of which
-`score_stddev` gives an amount at which such a record pays no more.
+The price is that of all private runs: those by which the recipes were narrowed
+down, every run of the choice and one final run are composed, so it covers every
+rule by which a recipe is chosen. It is what a record pays that the runs of the
+choice trained on. A record of the validation part pays for a final run and for
+the scores. These are exact here; a release would add discrete Laplace noise to
+the number of right answers, of which `score_stddev` gives an amount at which
+such a record pays no more.
 """
 
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ def best(entry: Entry, rows: Sequence[records.Row]) -> Recipe:
 
 
 def price(entry: Entry, recipe: Recipe, num_records: int) -> float:
-  """Returns the epsilon of all runs of the choice and of one final run.
+  """Returns the epsilon of all earlier runs, those of the choice, a final one.
 
   Args:
     entry: the entry, with all recipes that were tried.
@@ -68,14 +69,20 @@ def price(entry: Entry, recipe: Recipe, num_records: int) -> float:
   events = [accounting.repeated_event(event(each, part), entry.choice_seeds)
             for each in entry.recipes]
   events.append(event(recipe, num_records))
+  # The earlier runs were sums with Gaussian noise, each private at its budget.
+  events += [accounting.gaussian_event(noise_multiplier=1 / (
+      math.sqrt(count) * accounting.gaussian_shift(
+          epsilon=epsilon, delta=entry.delta)))
+             for epsilon, count in entry.earlier_runs]
   return accounting.epsilon(
       accounting.composed_event(events), delta=entry.delta,
       adjacency=fitting.ADJACENCY)
 
 
 def num_runs(entry: Entry) -> int:
-  """Returns the number of runs of the choice."""
-  return len(entry.recipes) * entry.choice_seeds
+  """Returns the number of runs of the choice, with the earlier ones."""
+  return (len(entry.recipes) * entry.choice_seeds +
+          sum(count for _, count in entry.earlier_runs))
 
 
 def score_stddev(entry: Entry, epsilon: float, price_of_all: float) -> float:

@@ -53,7 +53,8 @@ def _choice(entry: Entry, result: Result | None,
   return verdicts.Verdict(
       claim, f'recipe {entry.recipes.index(best) + 1}', f'recipe {ours}',
       verdicts.AGREES if best == result.recipe else verdicts.DIFFERS,
-      f'of {len(entry.recipes)} recipes, {result.num_runs} runs')
+      f'of {len(entry.recipes)} recipes, {result.num_runs} runs with the '
+      'earlier ones')
 
 
 def _audit(entry: Entry, result: Result | None) -> verdicts.Verdict:

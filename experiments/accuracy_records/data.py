@@ -5,6 +5,7 @@ they cost no privacy. The test set is computed by a function of its own: nothing
 else here reads it.
 """
 
+from collections.abc import Callable
 import functools
 import os
 import pathlib
@@ -12,14 +13,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from dpjax import features
 from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.data import splits
-from dpjax.typing import Batch
+from dpjax.typing import Array, ArrayLike, Batch
 from experiments.accuracy_records.entries import Entry
 from experiments.accuracy_records.entries import Recipe
 
@@ -57,15 +57,13 @@ def num_classes(entry: Entry, sources: Sources) -> int:
 
 def training_set(entry: Entry, recipe: Recipe, sources: Sources) -> Batch:
   """Returns features [n, h, w, c] and labels [n] of the training set."""
-  return _training_set(entry.dataset, recipe.features, recipe.num_groups,
-                       sources)
+  return _training_set(entry.dataset, _kind(recipe), sources)
 
 
 def test_set(entry: Entry, recipe: Recipe, sources: Sources) -> Batch:
   """Returns features and labels of the test set; for `evaluate_on_test`."""
   dataset = load(entry.dataset, sources.data_dir)
-  return _features(dataset, dataset.test, recipe.features, recipe.num_groups,
-                   sources)
+  return _features(dataset, dataset.test, _kind(recipe), sources)
 
 
 def validation_split(num_records: int) -> splits.Split:
@@ -78,22 +76,46 @@ def validation_split(num_records: int) -> splits.Split:
                                  test_fraction=1 / _VALIDATION_PARTS)
 
 
+class _Kind(NamedTuple):
+  """The values of a recipe on which features of records depend."""
+  features: str
+  upright: bool
+  mirrored: bool
+  logarithm: float
+  num_groups: int
+
+
+def _kind(recipe: Recipe) -> _Kind:
+  return _Kind(*(getattr(recipe, name) for name in _Kind._fields))
+
+
 @functools.lru_cache(maxsize=1)
-def _training_set(dataset: str, kind: str, num_groups: int,
-                  sources: Sources) -> Batch:
+def _training_set(dataset: str, kind: _Kind, sources: Sources) -> Batch:
   """Returns the training set; the last one is kept for the next recipe."""
   loaded = load(dataset, sources.data_dir)
-  return _features(loaded, loaded.train, kind, num_groups, sources)
+  return _features(loaded, loaded.train, kind, sources)
 
 
 def _features(dataset: images.ImageDataset, part: containers.Images,
-              kind: str, num_groups: int, sources: Sources) -> Batch:
+              kind: _Kind, sources: Sources) -> Batch:
   """Returns the features of images."""
   batch = dataset.batch(part)
-  x = np.asarray(batch.x)
-  if kind == 'scattering':
-    x = features.computed(features.Scattering(image_shape=x.shape[1:]), x,
-                          cache_dir=sources.cache_dir)
-  if num_groups:
-    x = features.computed(features.GroupNormalisation(groups=num_groups), x)
-  return Batch(jnp.asarray(x), batch.y)
+  return Batch(jnp.asarray(features.computed(
+      _function(kind, batch.x.shape[1:]), batch.x,
+      cache_dir=sources.cache_dir)), batch.y)
+
+
+def _function(kind: _Kind, shape: tuple[int, int, int]) -> features.Composed:
+  """Returns the function of images of a shape [h, w, c]."""
+  functions: list[Callable[[ArrayLike], Array]] = []
+  if kind.upright:
+    functions.append(features.Upright(image_shape=shape))
+  if kind.features == 'scattering':
+    functions.append(features.Scattering(image_shape=shape))
+  if kind.mirrored:
+    functions = [features.MirrorAverage(features.Composed(tuple(functions)))]
+  if kind.logarithm:
+    functions.append(features.Logarithm(kind.logarithm))
+  if kind.num_groups:
+    functions.append(features.GroupNormalisation(groups=kind.num_groups))
+  return features.Composed(tuple(functions))

@@ -22,12 +22,19 @@ class Recipe:
   """Everything that a private run is made of, besides data, budget and seed.
 
   Attributes:
-    features: one of `FEATURES`; both are functions of a single record.
+    features: one of `FEATURES`; both are functions of a single record, like all
+      that is done to them before whitening.
+    upright: whether images are made upright first (`features.Upright`).
+    mirrored: whether features are averaged over an image and its mirror image
+      (`features.MirrorAverage`).
+    logarithm: offset of the logarithm of features (`features.Logarithm`); 0 for
+      no logarithm.
     num_groups: number of groups of channels of a record that are normalised
       (Wu and He, 2018); 0 for no normalisation.
     whitening: noise multiplier of each of the three sums from which features
       are whitened (`features.PrivateWhitening`), before training and within the
       budget; 0 for no whitening.
+    floor: floor of the whitening, as a multiple of the mean eigenvalue.
     model: one of `MODELS`.
     batch_size: expected batch size, in records.
     num_steps: number of steps.
@@ -44,8 +51,12 @@ class Recipe:
       epsilon is always that of PLD.
   """
   features: str = 'scattering'
+  upright: bool = False
+  mirrored: bool = False
+  logarithm: float = 0.0
   num_groups: int = 27
   whitening: float = 0.0
+  floor: float = 1.0
   model: str = 'linear'
   batch_size: int
   num_steps: int
@@ -68,8 +79,12 @@ class Recipe:
   def __str__(self) -> str:
     words = [
         f'{self.model} model on {self.features}',
+        'upright' if self.upright else '',
+        'mirror average' if self.mirrored else '',
+        f'logarithm with offset {self.logarithm:g}' if self.logarithm else '',
         f'{self.num_groups} groups normalised' if self.num_groups else '',
-        f'whitened with noise {self.whitening:g}' if self.whitening else '',
+        f'whitened with noise {self.whitening:g} and floor {self.floor:g}'
+        if self.whitening else '',
         f'batch {self.batch_size}', f'{self.num_steps} steps',
         f'{self.optimizer} {self.learning_rate:g}',
         '' if self.schedule == 'constant' else self.schedule,
@@ -92,6 +107,8 @@ class Entry:
     recipes: what is tried, each private at this budget; the best one on the
       validation part is tested.
     choice_seeds: runs of each recipe that is tried.
+    earlier_runs: (epsilon, number of runs) of private runs on the same training
+      set without rows, by which the recipes were narrowed down; about.
     num_canaries: canaries of the audited run.
     delta: delta of each run.
   """
@@ -100,6 +117,7 @@ class Entry:
   epsilon: float
   recipes: tuple[Recipe, ...]
   choice_seeds: int = 1
+  earlier_runs: tuple[tuple[float, int], ...] = ()
   num_canaries: int = 1000
   delta: float = DELTA
 
@@ -123,46 +141,56 @@ _DIGITS = _grid(
     dict(learning_rate=1.0, clipping='automatic'),
     features='pixels', num_groups=0, batch_size=512, num_steps=60,
     clip_norm=0.5)
-_MNIST = (
-    dict(num_steps=300, learning_rate=4.0),
-    dict(num_steps=300, learning_rate=4.0, average='ema'),
-    dict(num_steps=600, learning_rate=2.0, average='ema'),
-    dict(num_steps=600, learning_rate=2.0, schedule='cosine'))
-# Steps on all records. Features of norm 1 are scaled to a mean square of 1, so
-# a gradient has norms of tens.
-_ALL = dict(batch_size=60_000, average='ema')
-_FASHION_3 = (
-    dict(num_steps=60, learning_rate=0.4, clip_norm=6.3, whitening=10.0),
-    dict(num_steps=60, learning_rate=0.8, clip_norm=3.2, whitening=10.0),
-    dict(num_steps=100, learning_rate=0.25, clip_norm=6.3, whitening=10.0),
-    dict(num_steps=100, learning_rate=0.5, clip_norm=3.2, whitening=10.0),
-    dict(num_steps=100, learning_rate=0.5, clip_norm=6.3))
-_FASHION_1 = (
-    dict(num_steps=40, learning_rate=0.4, clip_norm=3.2, whitening=20.0),
-    dict(num_steps=40, learning_rate=0.4, clip_norm=3.2, whitening=30.0),
-    dict(num_steps=60, learning_rate=0.25, clip_norm=3.2, whitening=30.0),
-    dict(num_steps=60, learning_rate=0.25, clip_norm=3.2))
-_CIFAR = (
-    dict(num_steps=400, learning_rate=4.0),
-    dict(num_steps=400, learning_rate=4.0, average='ema'),
-    dict(num_steps=800, learning_rate=2.0, average='ema'),
-    dict(num_steps=400, learning_rate=2.0, model='cnn'),
-    dict(num_steps=400, learning_rate=2.0, model='cnn', average='ema'))
+# Steps on all records. Features are scaled to a mean square of 1, so a gradient
+# has norms of tens, and nearly all are clipped.
+_ALL = dict(batch_size=60_000, clip_norm=1.0)
+_MNIST_1 = _grid(
+    dict(upright=True, num_steps=120, learning_rate=1.0),
+    dict(upright=True, num_steps=120, learning_rate=5.0, clip_norm=0.1),
+    dict(upright=True, num_steps=60, learning_rate=1.0),
+    dict(num_steps=120, learning_rate=1.0),
+    whitening=20.0, floor=4.0, **_ALL)
+_MNIST_3 = _grid(
+    dict(upright=True, num_steps=150, learning_rate=0.5),
+    dict(upright=True, num_steps=150, learning_rate=10.0, clip_norm=0.1),
+    dict(upright=True, num_steps=150, learning_rate=1.0, average='ema'),
+    dict(num_steps=150, learning_rate=0.5),
+    whitening=10.0, floor=4.0, **_ALL)
+_FASHION_1 = _grid(
+    dict(num_steps=50, learning_rate=1.0),
+    dict(num_steps=50, learning_rate=1.0, num_groups=0, logarithm=0.001),
+    dict(num_steps=50, learning_rate=1.0, num_groups=0, logarithm=0.003),
+    dict(num_steps=50, learning_rate=2.0, num_groups=0, logarithm=0.001,
+         average='ema'),
+    whitening=25.0, **_ALL)
+_FASHION_3 = _grid(
+    dict(num_steps=80, learning_rate=1.6),
+    dict(num_steps=80, learning_rate=1.6, num_groups=0, logarithm=0.001),
+    dict(num_steps=80, learning_rate=1.6, num_groups=0, logarithm=0.003),
+    dict(num_steps=80, learning_rate=1.6, num_groups=0, logarithm=0.003,
+         mirrored=True),
+    whitening=10.0, **_ALL)
+_CIFAR = _grid(
+    dict(num_steps=80, learning_rate=0.4, num_groups=0, logarithm=0.001),
+    dict(num_steps=80, learning_rate=0.8, num_groups=0, logarithm=0.001),
+    dict(num_steps=80, learning_rate=0.4, num_groups=0, logarithm=0.0003),
+    dict(num_steps=60, learning_rate=0.7, num_groups=81),
+    mirrored=True, whitening=10.0, floor=4.0, **_ALL)
 
 _ENTRIES = (
     # The last fifth of the digits is our test part; no files are needed.
     Entry(name='digits_4', dataset='digits', epsilon=4.0, recipes=_DIGITS,
           choice_seeds=2, num_canaries=200),
-    Entry(name='mnist_1.2', dataset='mnist', epsilon=1.2,
-          recipes=_grid(*_MNIST, batch_size=4096)),
-    Entry(name='mnist_2.5', dataset='mnist', epsilon=2.5,
-          recipes=_grid(*_MNIST, batch_size=4096)),
+    Entry(name='mnist_1.2', dataset='mnist', epsilon=1.2, recipes=_MNIST_1,
+          earlier_runs=((1.2, 35), (2.5, 160))),
+    Entry(name='mnist_2.5', dataset='mnist', epsilon=2.5, recipes=_MNIST_3,
+          earlier_runs=((1.2, 35), (2.5, 160))),
     Entry(name='fashion_mnist_1', dataset='fashion_mnist', epsilon=1.0,
-          recipes=_grid(*_FASHION_1, **_ALL)),
+          recipes=_FASHION_1, earlier_runs=((1.0, 52), (3.0, 80))),
     Entry(name='fashion_mnist_3', dataset='fashion_mnist', epsilon=3.0,
-          recipes=_grid(*_FASHION_3, **_ALL)),
-    Entry(name='cifar10_3', dataset='cifar10', epsilon=3.0,
-          recipes=_grid(*_CIFAR, batch_size=8192)),
+          recipes=_FASHION_3, earlier_runs=((1.0, 52), (3.0, 80))),
+    Entry(name='cifar10_3', dataset='cifar10', epsilon=3.0, recipes=_CIFAR,
+          earlier_runs=((3.0, 60),)),
 )
 ENTRIES: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 """Name of an entry -> the entry."""

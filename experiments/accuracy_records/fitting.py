@@ -187,7 +187,7 @@ def inputs(recipe: Recipe, x: Array) -> Array:
 def _whitening(recipe: Recipe, num_records: int) -> features.PrivateWhitening:
   return features.PrivateWhitening(
       noise_multiplier=recipe.whitening, num_examples=num_records,
-      adjacency=ADJACENCY)
+      adjacency=ADJACENCY, floor=recipe.floor)
 
 
 def _whitened(recipe: Recipe, whiten: Prepare, x: Array) -> Array:

@@ -40,7 +40,7 @@ class Result(NamedTuple):
     adjacency: the neighbouring relation.
     seconds: training time of a run, without compilation.
     device: where it ran.
-    num_runs: number of runs of the choice.
+    num_runs: number of runs of the choice, with the earlier ones.
     price: epsilon if the choice is charged.
     audit: the audited run; None if there is none yet.
   """

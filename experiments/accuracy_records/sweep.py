@@ -33,7 +33,7 @@ KEEPS_STATE = True
 FINAL_SEEDS, ABLATION_SEEDS = 5, 3
 UNCHANGED = 'unchanged'
 VARIANTS = (UNCHANGED, 'rdp_noise', 'averaging', 'normalisation',
-            'whitening', 'features',
+            'whitening', 'features', 'upright', 'mirrored', 'logarithm',
             'random_allocation', 'clipping')
 """What an ablation changes, see `ablations.changed`."""
 
@@ -86,7 +86,3 @@ TAGS = {'quick': lambda setting: setting.entry == 'digits_4',
 REPRODUCE = 'quick'
 HEADLINES = tuple(f'{name}: accuracy' for name in entries.ENTRIES
                   if name != 'digits_4')
-OLDER = {
-    'made while a test of whitening was being edited': lambda setting: (
-        setting.entry == 'fashion_mnist_1' and
-        setting.part in ('final', 'audit'))}

@@ -204,6 +204,19 @@ def test_epsilon_is_that_of_the_event_that_ran(tiny, chosen):
   assert price > 1.5 * epsilon
 
 
+def test_the_price_covers_earlier_runs():
+  # Steps on all records are Gaussian, so shifts add up in squares.
+  whole = dataclasses.replace(RECIPES[0], batch_size=10**9)
+  entry = dataclasses.replace(ENTRY, recipes=(whole,) * 3, choice_seeds=1,
+                              earlier_runs=((2.0, 5), (4.0, 2)))
+  shift = lambda epsilon: accounting.gaussian_shift(epsilon=epsilon,
+                                                    delta=entry.delta)
+  wanted = accounting.gaussian_epsilon(
+      shift=np.sqrt(6 * shift(4.0)**2 + 5 * shift(2.0)**2), delta=entry.delta)
+  assert choosing.price(entry, whole, 1000) == pytest.approx(wanted, rel=1e-3)
+  assert choosing.num_runs(entry) == 10
+
+
 def test_noise_of_scores_costs_what_is_left():
   stddev = choosing.score_stddev(ENTRY, 4.0, 6.0)
   weight, places = 2.0 / 4, np.arange(-200, 201)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpjax.features import computing
-from dpjax.features.computing import Composed
+from dpjax.features.combining import Composed
 from dpjax.features.computing import computed
 from dpjax.features.hog import Hog
 from dpjax.features.normalisation import GroupNormalisation

@@ -1,0 +1,104 @@
+"""Features made of other features, record by record."""
+
+from collections.abc import Callable
+import dataclasses
+
+import jax.numpy as jnp
+
+from dpjax import errors
+from dpjax.typing import Array, ArrayLike
+
+
+@dataclasses.dataclass(frozen=True)
+class Composed:
+  """Applies feature functions one after the other.
+
+  Attributes:
+    functions: functions of records [b, ...]; each gets what the one before
+      returns.
+
+  Examples:
+    >>> from dpjax import features
+    >>> both = features.Composed((
+    ...     features.Scattering(image_shape=(8, 8, 1)),
+    ...     features.GroupNormalisation(groups=27)))
+    >>> both(np.ones((5, 8, 8, 1), np.float32)).shape
+    (5, 2, 2, 81)
+  """
+  functions: tuple[Callable[[ArrayLike], Array], ...]
+
+  def __call__(self, x: ArrayLike) -> Array:
+    """Returns the features [b, ...] of records [b, ...]."""
+    result = jnp.asarray(x)
+    for function in self.functions:
+      result = function(result)
+    return result
+
+
+@dataclasses.dataclass(frozen=True)
+class MirrorAverage:
+  """Averages the features of each image and of its mirror image.
+
+  A linear model on them cannot tell left from right. That helps where mirror
+  images have the same class, as of animals, and not as of digits: about half of
+  the directions of the features become 0, in which a private model would have
+  learned noise.
+
+  Guarantee: as that of `function`, of which each row must be a function of the
+  same row of the images.
+
+  Attributes:
+    function: function of images [b, h, w, c].
+
+  Examples:
+    >>> from dpjax import features
+    >>> average = features.MirrorAverage(
+    ...     features.Scattering(image_shape=(8, 8, 3)))
+    >>> x = np.random.default_rng(0).random((5, 8, 8, 3), np.float32)
+    >>> bool(np.allclose(average(x), average(x[:, :, ::-1]), atol=1e-6))
+    True
+  """
+  function: Callable[[ArrayLike], Array]
+
+  def __call__(self, x: ArrayLike) -> Array:
+    """Returns the averaged features [b, ...] of images [b, h, w, c].
+
+    Raises:
+      ValueError: if these are no images.
+    """
+    images = jnp.asarray(x)
+    if images.ndim != 4:
+      raise ValueError(f'images must have shape [b, h, w, c], got '
+                       f'{list(images.shape)}')
+    return (self.function(images) + self.function(images[:, :, ::-1])) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Logarithm:
+  """Maps features x to log(max(x, 0) + offset).
+
+  Scattering coefficients grow with the contrast of an image, and span several
+  orders of magnitude. Their logarithms are moved by contrast and are about as
+  large as each other, so a linear model needs fewer steps (Anden and Mallat,
+  2014, for sounds).
+
+  Guarantee: a row of the result is a function of the same row of the features,
+  so it costs no privacy budget.
+
+  Attributes:
+    offset: about the size of what is noise in the features, positive.
+
+  Examples:
+    >>> from dpjax import features
+    >>> features.Logarithm(0.5)(np.float32([[-1, 0.5]]))
+    Array([[-0.6931472,  0.       ]], dtype=float32)
+  """
+  offset: float
+
+  def __post_init__(self) -> None:
+    errors.check_scale('offset', self.offset)
+
+  def __call__(self, x: ArrayLike) -> Array:
+    """Returns the logarithms of features of any shape, float32."""
+    floats = jnp.asarray(x).astype(jnp.float32)
+    return jnp.log(jnp.maximum(floats, 0) + jnp.float32(self.offset))
