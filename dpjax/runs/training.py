@@ -119,7 +119,8 @@ def make_plan(config: TrainingConfig,
             **common), lattice_size=lattice_size)
   if config.method == 'lip_k_norm':
     common['noise_order'] = float(config.noise_order)
-  return private_plan(epsilon=config.epsilon, delta=config.delta,
+  return private_plan(epsilon=config.epsilon,
+                      delta=settings.known(config.delta),
                       accountant=config.accountant, lattice_size=lattice_size,
                       sampler=run_sampling.sampler(config),
                       strategy=run_sampling.strategy(config), **common)

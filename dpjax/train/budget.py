@@ -64,6 +64,11 @@ class Budget:
     self._newest: tuple[Array, Place] | None = None
 
   @property
+  def _unused(self) -> accounting.DpEvent:
+    """The event before the first step."""
+    return self.plan.before or accounting.composed_event([])
+
+  @property
   def total(self) -> int:
     """Number of steps of all runs together."""
     return sum(self._runs.values())
@@ -121,7 +126,7 @@ class Budget:
     """Returns the event of a number of steps; None for all that have run."""
     count = self._steps(None) if num_steps is None else num_steps
     if not count:
-      return accounting.composed_event([])
+      return self._unused
     return dataclasses.replace(self.plan, num_steps=count).event
 
   def epsilon(self, state: _State | None, delta: float | None) -> float:
@@ -133,7 +138,9 @@ class Budget:
       raise ValueError('give delta, to make_private or to epsilon')
     accounting.check_delta(delta)
     if not count:
-      return 0.0
+      return accounting.epsilon(
+          self._unused, delta=delta, adjacency=self.plan.adjacency,
+          accountant=self.accountant) if self.plan.before else 0.0
     return dataclasses.replace(self.plan, num_steps=count).epsilon(
         delta, accountant=self.accountant)
 

@@ -38,6 +38,8 @@ class TrainingPlan:
       that a step releases with Gaussian noise on a lattice (`privacy.lattice`).
     strategy: correlates the Gaussian noise of the steps, which needs a sampler
       that bounds in which steps a record takes part; None: independent noise.
+    before: event of what was released of the same records before the first
+      step, such as moments by which features are normalised; None: nothing.
 
   Raises:
     ValueError: if a value is out of range, if the sampler does not cover the
@@ -50,6 +52,7 @@ class TrainingPlan:
   noise_order: float | None = None
   lattice_size: int | None = None
   strategy: Strategy | None = None
+  before: accounting.DpEvent | None = None
 
   def __post_init__(self) -> None:
     errors.check_at_least('num_steps', self.num_steps, 1)
@@ -107,7 +110,14 @@ class TrainingPlan:
 
   @property
   def event(self) -> accounting.DpEvent:
-    """The event of the whole run, for an accountant (dp_accounting)."""
+    """The event of `before` and of the whole run, for an accountant."""
+    if self.before is None:
+      return self.steps_event
+    return accounting.composed_event([self.before, self.steps_event])
+
+  @property
+  def steps_event(self) -> accounting.DpEvent:
+    """The event of all steps, without `before` (dp_accounting)."""
     if self.noise_multiplier is None:
       return accounting.non_private_event()
     if self.strategy is not None:
@@ -138,7 +148,7 @@ class TrainingPlan:
                                    num_steps=self.num_steps)
 
   def epsilon(self, delta: float, *, accountant: str = 'pld') -> float:
-    """Returns the epsilon of the whole run at `delta`; infinite if non-private.
+    """Returns the epsilon of `event` at `delta`; infinite if non-private.
 
     If the event is (epsilon, delta)-DP and the noise drawn is within total
     variation t of the event's noise, then the run is
@@ -188,14 +198,14 @@ def _delta_too_small(delta: float, epsilon: float) -> str:
           'use a larger delta, or floating-point noise (gaussian)')
 
 
-@functools.lru_cache(maxsize=1024)
 def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
                  epsilon: float, delta: float, adjacency: Adjacency | str,
                  accountant: str = 'pld', max_batch_size: int | None = None,
                  noise_order: float | None = None,
                  lattice_size: int | None = None,
                  sampler: Sampler | None = None,
-                 strategy: Strategy | None = None) -> TrainingPlan:
+                 strategy: Strategy | None = None,
+                 before: accounting.DpEvent | None = None) -> TrainingPlan:
   """Returns the (epsilon, delta)-DP plan with the least noise.
 
   Plans are cached, because the runs of a sweep share them.
@@ -204,8 +214,8 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     num_examples: public number of training records.
     batch_size: expected batch size, in records.
     num_steps: number of steps that will run.
-    epsilon: target of the whole run, positive.
-    delta: target of the whole run, in [1e-12, 1).
+    epsilon: target of the whole run and of `before` together, positive.
+    delta: target of the same, in [1e-12, 1).
     adjacency: which data sets are neighbours, an `Adjacency` or its value:
       'add_or_remove_one' or 'replace_one'.
     accountant: 'pld' or 'rdp'.
@@ -214,9 +224,13 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
     lattice_size: see `TrainingPlan`.
     sampler: draws the batches; None for a `PoissonSampler`.
     strategy: see `TrainingPlan`.
+    before: see `TrainingPlan`.
 
   Returns:
     A plan with `plan.epsilon(delta) <= epsilon`.
+
+  Raises:
+    ValueError: if a value is out of range, or if `before` costs all of epsilon.
 
   Examples:
     >>> from dpjax.privacy.adjacency import Adjacency
@@ -230,18 +244,45 @@ def private_plan(*, num_examples: int, batch_size: float, num_steps: int,
   adjacency = Adjacency(adjacency)
   sampler = the_sampler(sampler, num_examples=num_examples,
                         batch_size=batch_size, max_batch_size=max_batch_size)
-  # Part of delta pays for the difference of lattice noise from Gaussian noise.
-  target_delta = delta
-  if lattice_size is not None:
-    target_delta = _delta_left(delta, epsilon, lattice.total_variation(
-        num_values=lattice_size, num_steps=num_steps))
   any_noise = TrainingPlan(
       sampler=sampler, num_steps=num_steps, noise_multiplier=1.0,
       adjacency=adjacency, noise_order=noise_order, lattice_size=lattice_size,
       strategy=strategy)
-  return dataclasses.replace(any_noise, noise_multiplier=_calibrated(
-      any_noise, target_epsilon=epsilon, target_delta=target_delta,
+  target: dict[str, Any] = dict(
+      target_epsilon=epsilon, target_delta=delta, accountant=accountant)
+  alone = _cached(any_noise, **target)
+  if before is None:
+    return alone
+  _check_before(before, epsilon, delta, adjacency)
+  # Events are no keys of a cache, because some hold lists.
+  return _with_noise(dataclasses.replace(alone, before=before), **target)
+
+
+@functools.lru_cache(maxsize=1024)
+def _cached(plan: TrainingPlan, **target: Any) -> TrainingPlan:
+  """Returns `_with_noise`; for plans without `before`."""
+  return _with_noise(plan, **target)
+
+
+def _with_noise(plan: TrainingPlan, *, target_epsilon: float,
+                target_delta: float, accountant: str) -> TrainingPlan:
+  """Returns a plan with the least noise that meets a target."""
+  # Part of delta pays for the difference of lattice noise from Gaussian noise.
+  if plan.lattice_size is not None:
+    target_delta = _delta_left(target_delta, target_epsilon,
+                               plan.noise_variation)
+  return dataclasses.replace(plan, noise_multiplier=_calibrated(
+      plan, target_epsilon=target_epsilon, target_delta=target_delta,
       accountant=accountant))
+
+
+def _check_before(before: accounting.DpEvent, epsilon: float, delta: float,
+                  adjacency: Adjacency) -> None:
+  """Raises if nothing of a budget is left for training."""
+  spent = accounting.epsilon(before, delta=delta, adjacency=adjacency)
+  if not spent < epsilon:
+    raise ValueError(f'what was released before costs epsilon {spent:.4g}, and '
+                     f'nothing of epsilon = {epsilon:g} is left for training')
 
 
 def _calibrated(plan: TrainingPlan, *, target_epsilon: float,
@@ -251,6 +292,12 @@ def _calibrated(plan: TrainingPlan, *, target_epsilon: float,
       target_epsilon=target_epsilon, target_delta=target_delta,
       adjacency=plan.adjacency)
   sampler = plan.sampler
+  if plan.before is not None:
+    # The plan has the noise of training alone, which is a first guess.
+    assert plan.noise_multiplier is not None
+    return accounting.calibrate_event(
+        lambda noise: dataclasses.replace(plan, noise_multiplier=noise).event,
+        accountant=accountant, guess=plan.noise_multiplier, **target)
   if isinstance(sampler, PoissonSampler) and plan.strategy is None:
     calibrate = (
         _calibrated_gaussian if plan.noise_order is None else

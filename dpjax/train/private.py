@@ -47,6 +47,7 @@ from dpjax import errors
 from dpjax.grads import quantiles
 from dpjax.grads import weighted
 from dpjax.grads.quantiles import Adaptive
+from dpjax.privacy.accounting import DpEvent
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.privacy.strategies import Strategy
 from dpjax.sampling import Sampler
@@ -83,7 +84,8 @@ def make_private(
     learning_rate: float | None = None, schedule: str = 'constant',
     average: Averaging | str | None = None,
     mesh: jax.sharding.Mesh | None = None, sampler: Sampler | None = None,
-    noise: Strategy | str = 'independent', unit: str = 'record') -> Private:
+    noise: Strategy | str = 'independent', unit: str = 'record',
+    before: DpEvent | None = None) -> Private:
   """Returns private steps for the user's own loop, see the module.
 
   Give `epsilon`, `delta` and `steps` for the least noise that keeps this
@@ -143,10 +145,13 @@ def make_private(
       users, `batch_size` and `max_batch_size` count users, `clip_norm` bounds
       the gradient of a user, and steps take `users.by_user(...)`. `loss_fn`
       stays a function of one record, or of a batch of records.
+    before: event, under the same adjacency, of what was released of the same
+      records before, such as that of `features.PrivateWhitening`. Epsilon and
+      delta are for it and all steps together; `Private.epsilon` covers it.
 
   Raises:
-    ValueError: if an argument is out of range, or if not exactly one of epsilon
-      and noise_multiplier is given.
+    ValueError: if an argument is out of range, if not exactly one of epsilon
+      and noise_multiplier is given, or if `before` costs all of epsilon.
 
   Examples:
     >>> import optax
@@ -166,7 +171,7 @@ def make_private(
     (True, 2.0)
   """
   plan, limited = _planned(
-      epsilon, delta, steps, noise_multiplier, accountant,
+      epsilon, delta, steps, noise_multiplier, accountant, before=before,
       adjacency=_adjacency(adjacency), strategy=_strategy(noise, steps),
       sampler=the_sampler(sampler, num_examples=num_examples,
                           batch_size=batch_size, max_batch_size=max_batch_size))
@@ -199,8 +204,8 @@ def _strategy(noise: Strategy | str, steps: int | None) -> Strategy | None:
 
 def _planned(epsilon: float | None, delta: float | None, steps: int | None,
              noise_multiplier: float | None, accountant: str, *,
-             adjacency: Adjacency, strategy: Strategy | None, sampler: Sampler
-             ) -> tuple[TrainingPlan, bool]:
+             adjacency: Adjacency, strategy: Strategy | None, sampler: Sampler,
+             before: DpEvent | None) -> tuple[TrainingPlan, bool]:
   """Returns (plan, whether the number of steps is limited)."""
   if (epsilon is None) == (noise_multiplier is None):
     raise ValueError('give either epsilon (with delta and steps), from which '
@@ -215,13 +220,14 @@ def _planned(epsilon: float | None, delta: float | None, steps: int | None,
     return private_plan(
         num_examples=sampler.num_examples, batch_size=sampler.batch_size,
         num_steps=steps, epsilon=epsilon, delta=delta, adjacency=adjacency,
-        accountant=accountant, sampler=sampler, strategy=strategy), True
+        accountant=accountant, sampler=sampler, strategy=strategy,
+        before=before), True
   if epsilon is not None:
     errors.check_choice('epsilon', str(epsilon), ('inf',))
   return TrainingPlan(
       sampler=sampler, num_steps=1 if steps is None else steps,
       noise_multiplier=noise_multiplier, adjacency=adjacency,
-      strategy=strategy), steps is not None
+      strategy=strategy, before=before), steps is not None
 
 
 def _clip_norm(value: Any, plan: TrainingPlan) -> Any:

@@ -177,7 +177,7 @@ def _unused(private: Private) -> Private:
   if private.noise_multiplier is None:
     raise ValueError('make must return private runs, got one without noise: '
                      'give the epsilon that make gets to make_private')
-  if private.event != accounting.composed_event([]):
+  if private.event != (private.plan.before or accounting.composed_event([])):
     raise ValueError('make must return a new object for each run, got one that '
                      'has already made steps')
   return private

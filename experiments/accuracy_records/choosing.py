@@ -64,8 +64,7 @@ def price(entry: Entry, recipe: Recipe, num_records: int) -> float:
     num_records: number of records of the whole training set.
   """
   part = data.validation_split(num_records).train.size
-  event = lambda recipe, size: fitting.event(
-      recipe, fitting.plan(entry, recipe, size))
+  event = lambda recipe, size: fitting.plan(entry, recipe, size).event
   events = [accounting.repeated_event(event(each, part), entry.choice_seeds)
             for each in entry.recipes]
   events.append(event(recipe, num_records))

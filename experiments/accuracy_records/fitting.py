@@ -1,7 +1,6 @@
 """Trains a recipe with several seeds in one program, and states its privacy."""
 
 from collections.abc import Callable
-import dataclasses
 import functools
 import math
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from dpjax.lipschitz import losses
 from dpjax.models import convnet
 from dpjax.models import mlp
 from dpjax.models.model import Model
-from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.sampling import AllocationSampler
 from dpjax.sampling import PoissonSampler
@@ -50,7 +48,7 @@ class Fit(NamedTuple):
   """L finished runs of one recipe.
 
   Attributes:
-    plan: plan of the training of each run.
+    plan: plan of each run, with the event of whitening.
     epsilon: epsilon of everything that a run released, at the delta of the
       entry, by PLD; of whitening, too.
     model: the network, without parameters.
@@ -88,26 +86,12 @@ def plan(entry: Entry, recipe: Recipe, num_records: int) -> TrainingPlan:
     num_records: public number of training records.
   """
   sampler = _sampler(recipe, num_records)
-  target = dict(adjacency=ADJACENCY, accountant=recipe.accountant)
-  alone = private_plan(
+  whitening = _whitening(recipe, num_records) if recipe.whitening else None
+  return private_plan(
       num_examples=num_records, batch_size=sampler.batch_size,
       num_steps=recipe.num_steps, epsilon=entry.epsilon, delta=entry.delta,
-      sampler=sampler, **target)
-  if not recipe.whitening:
-    return alone
-  with_noise = lambda noise: dataclasses.replace(alone, noise_multiplier=noise)
-  return with_noise(accounting.calibrate_event(
-      lambda noise: event(recipe, with_noise(noise)),
-      target_epsilon=entry.epsilon, target_delta=entry.delta,
-      guess=alone.noise_multiplier, **target))
-
-
-def event(recipe: Recipe, planned: TrainingPlan) -> accounting.DpEvent:
-  """Returns the event of everything that a run releases."""
-  if not recipe.whitening:
-    return planned.event
-  whitening = _whitening(recipe, planned.sampler.num_examples)
-  return accounting.composed_event([whitening.event, planned.event])
+      sampler=sampler, adjacency=ADJACENCY, accountant=recipe.accountant,
+      before=None if whitening is None else whitening.event)
 
 
 def fit(entry: Entry, recipe: Recipe, records: Batch, rows: Array, *,
@@ -153,9 +137,8 @@ def fit(entry: Entry, recipe: Recipe, records: Batch, rows: Array, *,
         lambda *leaves: jnp.concatenate(leaves), *trees)
                        for trees in list(zip(*runs))[1:3])
     seconds = sum(each[3] for each in runs) / len(runs)
-  return Fit(planned, accounting.epsilon(
-      event(recipe, planned), delta=entry.delta, adjacency=ADJACENCY),
-             model, prepared, params, initial, seconds)
+  return Fit(planned, planned.epsilon(entry.delta), model, prepared, params,
+             initial, seconds)
 
 
 def _trained(recipe: Recipe, planned: TrainingPlan, records: Batch, rows: Array,

@@ -379,9 +379,9 @@ def test_the_budget_covers_whitening_and_training():
   assert planned.noise_multiplier > alone.noise_multiplier
   three = accounting.repeated_event(
       accounting.gaussian_event(noise_multiplier=10.0), 3)
-  event = fitting.event(recipe, planned)
-  assert event == accounting.composed_event([three, planned.event])
-  spent = accounting.epsilon(event, delta=ENTRY.delta,
+  assert planned.event == accounting.composed_event(
+      [three, planned.steps_event])
+  spent = accounting.epsilon(planned.event, delta=ENTRY.delta,
                              adjacency=fitting.ADJACENCY)
   assert 0.99 * ENTRY.epsilon < spent <= ENTRY.epsilon
 

@@ -54,6 +54,24 @@ def test_replacing_costs_twice_the_noise_without_subsampling():
                                                    rel=1e-3)
 
 
+def test_training_gets_what_a_release_before_it_left():
+  # Sums of all records are Gaussian, so squares of shifts add up.
+  before = accounting.composed_event([
+      accounting.gaussian_event(noise_multiplier=4.0),
+      accounting.gaussian_event(noise_multiplier=4.0)])
+  plan = _private(batch_size=500, before=before, accountant='pld')
+  shift = accounting.gaussian_shift(epsilon=2.0, delta=1e-5)
+  wanted = math.sqrt(10 / (shift**2 - 2 / 4**2))
+  assert plan.noise_multiplier == pytest.approx(wanted, rel=2e-3)
+  assert plan.event == accounting.composed_event([before, plan.steps_event])
+  assert 1.99 < plan.epsilon(1e-5) <= 2
+  alone = _private(batch_size=500, accountant='pld')
+  assert alone.noise_multiplier < 0.95 * plan.noise_multiplier
+  # A budget that is spent leaves nothing for training.
+  with pytest.raises(ValueError, match='nothing of epsilon = 2 is left'):
+    _private(before=accounting.gaussian_event(noise_multiplier=1.0))
+
+
 @pytest.mark.every(2)
 def test_the_renyi_accountant_is_a_second_opinion_under_replace_one():
   plan = plans.private_plan(num_examples=1000, batch_size=20, num_steps=50,

@@ -337,3 +337,18 @@ def test_clip_norms_of_layers_and_adaptive_ones():
     state, info = adaptive.step(state, _records())
   assert float(info.joint_noise_multiplier) == pytest.approx(0.01, rel=1e-4)
   assert 0.5 < float(state.radii) != 1.0
+
+
+def test_epsilon_covers_what_was_released_before():
+  before = accounting.gaussian_event(noise_multiplier=5.0)
+  spent = accounting.epsilon(before, delta=1e-5,
+                             adjacency=Adjacency.ADD_OR_REMOVE_ONE)
+  private, alone = (
+      make_private(_loss, optax.sgd(1.0), num_examples=_SIZE, batch_size=_SIZE,
+                   epsilon=2.0, delta=1e-5, steps=2, before=each)
+      for each in (before, None))
+  assert private.noise_multiplier > alone.noise_multiplier
+  assert private.event == before and private.epsilon() == spent
+  assert alone.epsilon() == 0
+  assert private.epsilon(delta=1e-4) < spent
+  assert private.plan.epsilon(1e-5) == pytest.approx(2.0, abs=0.01)
