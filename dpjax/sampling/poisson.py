@@ -77,6 +77,11 @@ class PoissonSampler(Sampler):
     stddev = (expected * (1 - self.sampling_prob))**0.5
     return int(expected + 6 * stddev) + 1
 
+  @property
+  def takes_all(self) -> bool:
+    """Whether each batch is all records, in their order and in one part."""
+    return (self._threshold == 2**32 and self.part_size == self.num_examples)
+
   def event(self, *, noise_multiplier: float,
             num_steps: int) -> accounting.DpEvent:
     """Returns the event of `num_steps` Gaussian releases on sampled batches.

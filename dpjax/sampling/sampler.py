@@ -121,6 +121,11 @@ class Sampler(abc.ABC):
     """
 
   @property
+  def takes_all(self) -> bool:
+    """Whether each batch is all records, in their order and in one part."""
+    return False
+
+  @property
   def on_host(self) -> bool:
     """Whether `host_batch` draws the batches of a private loop."""
     return False

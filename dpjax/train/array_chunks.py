@@ -47,8 +47,12 @@ def chunk(length: int, plan: TrainingPlan, mesh: jax.sharding.Mesh | None,
   """
   sampler = sharding.split_sampler(mesh, plan.sampler)
 
-  def run(state: TrainState, multiplier: Array, run_rows: Array,
+  def run(state: TrainState, multiplier: Array, run_rows: Array | None,
           records: Batch) -> tuple[TrainState, StepInfo]:
+    if mesh is None and sampler.takes_all:
+      # Copying all records in each step would take longer than the step.
+      records = jax.tree.map(lambda leaf: leaf[run_rows], records)
+      run_rows = None
     step = steps.make_step(method=method, sampler=sampler,
                            transform_of=transform_with(multiplier),
                            averaging=averaging,

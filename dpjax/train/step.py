@@ -238,19 +238,23 @@ def make_step(*, method: Method, sampler: Sampler,
   Returns:
     (state, records, rows, ahead=None) -> (state, info), where `records` are all
     records as a `Batch`, `rows` [n] the numbers of the training records, and
-    `ahead` is this step's part of `draw_ahead`; with None the step draws.
+    `ahead` is this step's part of `draw_ahead`; with None the step draws. If
+    the sampler takes all records, `rows` may be None: `records` are those of
+    training, and are not copied in each step.
   """
   finish = make_finish(method=method, sampler=sampler,
                        transform_of=transform_of, averaging=averaging,
                        noised_sensitivity=noised_sensitivity)
 
-  def step(state: TrainState, records: Batch, rows: Array,
+  def step(state: TrainState, records: Batch, rows: Array | None,
            ahead: Ahead | None = None) -> tuple[TrainState, StepInfo]:
+    assert rows is not None or sampler.takes_all
     selection, draws = ahead or (
         draw(state.keys.batch, state.step, sampler), None)
 
     def part_sums(positions: Array, mask: Array) -> bounders.BoundedSums:
-      part = jax.tree.map(lambda leaf: leaf[rows[positions]], records)
+      part = records if rows is None else jax.tree.map(
+          lambda leaf: leaf[rows[positions]], records)
       return sums_of(method, state, part, positions, mask)
 
     # Parts of one batch are added up before the noise: one release (REG-03).

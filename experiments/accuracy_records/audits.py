@@ -1,12 +1,15 @@
 """Audits one run of the final recipe by canaries.
 
 As many records as there are canaries are taken out of the training set. Each
-canary is such a record with a wrong label; a fair coin decides whether it is in
-the training set, in the place of its record. If not, the place has a record of
-NaN features, which counts as zero in every sum. So the run has the number of
-records, the sampling rate and the event of the final runs, and it never opens
-the test set. The auditor guesses coins from the final parameters
-(`dpjax.audit.suite.runs`); proofs are in docs/theory/one_run.md.
+canary is such a record with a wrong label, and with noise of the same norm
+added to its features. Records hardly use most directions of so many features,
+so what a linear model knows in the direction of a canary is mostly from it. A
+fair coin decides whether it is in the training set, in the place of its record.
+If not, the place has a record of NaN features, which counts as zero in every
+sum. So the run has the number of records, the sampling rate and the event of
+the final runs, and it never opens the test set. The auditor guesses coins from
+the final parameters (`dpjax.audit.suite.runs`); proofs are in
+docs/theory/one_run.md.
 """
 
 from typing import NamedTuple
@@ -48,7 +51,8 @@ def with_canaries(key: PRNGKey, records: Batch, size: int, num_classes: int
   """Returns records with canaries, rows [n] to train on, and the canaries.
 
   Args:
-    key: key of the coins, the labels and the records that are taken out.
+    key: key of the coins, the labels, the noise and the records that are taken
+      out.
     records: the n training records.
     size: number m of canaries, below n.
     num_classes: public number of classes.
@@ -60,17 +64,25 @@ def with_canaries(key: PRNGKey, records: Batch, size: int, num_classes: int
   if not 0 < size < num_records:
     raise ValueError('the number of canaries must be positive and below the '
                      f'{num_records} training records, got {size}')
-  order_key, coin_key, label_key = jax.random.split(key, 3)
+  order_key, coin_key, label_key, noise_key = jax.random.split(key, 4)
   order = jax.random.permutation(
       order_key, jnp.arange(num_records, dtype=jnp.int32))
   chosen = jax.tree.map(lambda leaf: leaf[order[:size]], records)
   # A shift of 1 to classes - 1 never leads back to the true label.
   shift = jax.random.randint(label_key, (size,), 1, num_classes, jnp.int32)
   canaries = Canaries(
-      chosen._replace(y=(chosen.y + shift) % num_classes),
+      Batch(chosen.x + _noise(noise_key, chosen.x),
+            (chosen.y + shift) % num_classes),
       jax.random.bernoulli(coin_key, 0.5, (size,)))
   joined, slots = canaries_lib.join(records, [canaries])
   return joined, jnp.concatenate([order[size:], slots[0]]), canaries
+
+
+def _noise(key: PRNGKey, x: Array) -> Array:
+  """Returns Gaussian noise, scaled to the norm of each record [m, h, w, c]."""
+  noise = jax.random.normal(key, x.shape, x.dtype)
+  norm = lambda rows: jnp.sqrt(jnp.square(rows).sum((1, 2, 3), keepdims=True))
+  return noise * (norm(x) / norm(noise))
 
 
 def judge(entry: Entry, fit: Fit, canaries: Canaries

@@ -118,7 +118,7 @@ class Entry:
   recipes: tuple[Recipe, ...]
   choice_seeds: int = 1
   earlier_runs: tuple[tuple[float, int], ...] = ()
-  num_canaries: int = 1000
+  num_canaries: int = 5000
   delta: float = DELTA
 
   @functools.cached_property
@@ -180,7 +180,7 @@ _CIFAR = _grid(
 _ENTRIES = (
     # The last fifth of the digits is our test part; no files are needed.
     Entry(name='digits_4', dataset='digits', epsilon=4.0, recipes=_DIGITS,
-          choice_seeds=2, num_canaries=200),
+          choice_seeds=2, num_canaries=500),
     Entry(name='mnist_1.2', dataset='mnist', epsilon=1.2, recipes=_MNIST_1,
           earlier_runs=((1.2, 35), (2.5, 160))),
     Entry(name='mnist_2.5', dataset='mnist', epsilon=2.5, recipes=_MNIST_3,

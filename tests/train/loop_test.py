@@ -134,6 +134,24 @@ def test_many_runs_are_each_a_loop_of_steps(three, make_model, make_method,
     _flat(three.state.params, 1), atol=1e-5)
 
 
+def test_batches_of_all_records_are_not_copied(fit, monkeypatch):
+  """Nor does it matter: each run has its own records, in its own order."""
+  whole = PoissonSampler(num_examples=40, batch_size=40)
+  assert whole.takes_all and not SAMPLER.takes_all
+  assert not PoissonSampler(num_examples=40, batch_size=40,
+                            max_batch_size=30).takes_all
+  assert not PoissonSampler(num_examples=40, batch_size=39.9).takes_all
+  run = lambda: fit([0, 1], plans=[_plan(sampler=whole, num_steps=3)] * 2)
+  direct = run()
+  monkeypatch.setattr(PoissonSampler, 'takes_all', False)
+  copied = run()
+  assert (direct.info.batch_size == 40).all()
+  jax.tree.map(np.testing.assert_array_equal, direct.state.params,
+               copied.state.params)
+  assert np.abs(_flat(direct.state.params, 0) -
+                _flat(direct.state.params, 1)).max() > 0.01
+
+
 @pytest.mark.every(2)
 def test_initial_parameters_have_keys_of_their_own(fit, three, make_model,
                                                    make_method):
