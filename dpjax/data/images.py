@@ -25,9 +25,9 @@ class ImageDataset(NamedTuple):
 
   Attributes:
     name: name for reports.
-    train: images [n, h, w, c] uint8 and labels [n] int32 in
-      [0, num_classes), on the host.
-    test: likewise, [m, h, w, c] and [m].
+    train: images [n, h, w, c] uint8, or features of images [n, p] float32 in
+      their place; and labels [n] int32 in [0, num_classes), on the host.
+    test: likewise, of m records.
     class_names: one name for each class.
     max_value: largest pixel value, public; the smallest is 0.
     low: value that pixel 0 is mapped to for training, see `scale`.
@@ -46,7 +46,7 @@ class ImageDataset(NamedTuple):
 
   @property
   def image_shape(self) -> tuple[int, int, int]:
-    """Returns height, width and channels."""
+    """Returns height, width and channels; (p,) for features."""
     return self.train.x.shape[1:]
 
   @property
@@ -58,7 +58,9 @@ class ImageDataset(NamedTuple):
     return self.batch(Images(*map(np.concatenate, zip(self.train, self.test))))
 
   def batch(self, images: Images) -> Batch:
-    """Returns images as a batch for training, scaled by `scale`."""
+    """Returns images as a batch for training, scaled; features as they are."""
+    if images.x.dtype != np.uint8:
+      return Batch(jnp.asarray(images.x), jnp.asarray(images.y))
     return Batch(scale(images.x, max_value=self.max_value, low=self.low),
                  jnp.asarray(images.y))
 

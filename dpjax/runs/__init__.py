@@ -1,8 +1,8 @@
 """Training runs as values: configuration, building, summary, resuming.
 
 Modules, in import order: environment, grouping, training_methods, recipes,
-settings, options, run_sampling, run_users, configuration, building, canaries,
-run_keys, run_data, training, summary, interrupted, running,
+settings, options, run_sampling, run_users, run_features, configuration,
+building, canaries, run_keys, run_data, training, summary, interrupted, running,
 selection, selecting.
 
 Examples:

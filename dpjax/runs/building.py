@@ -22,6 +22,7 @@ from dpjax.models import resnet
 from dpjax.models import wide_resnet
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
+from dpjax.runs import run_features
 from dpjax.runs import run_users
 from dpjax.runs import training_methods
 from dpjax.runs.configuration import TrainingConfig
@@ -89,9 +90,9 @@ def open_streamed(config: TrainingConfig, *, data_dir: str | None = None
 
 
 def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
-  """Downsamples and scales images as configured; returns tables unchanged.
+  """Downsamples and scales images as configured, and computes features.
 
-  Every image is processed separately, so no record affects another.
+  Every record is processed separately, so none affects another.
 
   Raises:
     ValueError: if records are to be grouped by user and are not, or are and
@@ -101,10 +102,13 @@ def prepare(config: TrainingConfig, dataset: Dataset) -> Dataset:
       config.user_column is not None):
     raise ValueError('a data set of users and user_column need each other: '
                      'load the data set with building.load')
-  if not isinstance(dataset, images.ImageDataset):
-    return dataset
-  return images.downsample(dataset, config.downsample)._replace(
-      low=_low(config))
+  if isinstance(dataset, images.ImageDataset):
+    dataset = images.downsample(dataset, config.downsample)
+    return (dataset._replace(low=_low(config)) if config.features == 'none'
+            else run_features.of_images(dataset))
+  if isinstance(dataset, arrays.Dataset) and config.features != 'none':
+    return run_features.of_table(config, dataset)
+  return dataset
 
 
 def _low(config: TrainingConfig) -> float:

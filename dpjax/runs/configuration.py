@@ -14,6 +14,7 @@ from dpjax.data import streamed
 from dpjax.data import user_tables
 from dpjax.runs import options
 from dpjax.runs import recipes
+from dpjax.runs import run_features
 from dpjax.runs import run_sampling
 from dpjax.runs import run_users
 from dpjax.runs import settings
@@ -36,6 +37,7 @@ def check(config: TrainingConfig) -> TrainingConfig:
     raise ValueError(f'fold must be an integer from 0 to '
                      f'{config.num_folds - 1}, got {config.fold}')
   _check_canaries(config)
+  run_features.check(config, images=_are_images(config))
   if config.stream:
     _check_stream(config)
   _check_networks(config)
@@ -46,7 +48,11 @@ def check(config: TrainingConfig) -> TrainingConfig:
 
 
 def has_images(config: TrainingConfig) -> bool:
-  """Returns whether the records of a configuration are images."""
+  """Returns whether a network gets images: without features, from images."""
+  return config.features == 'none' and _are_images(config)
+
+
+def _are_images(config: TrainingConfig) -> bool:
   return (config.dataset in registry.IMAGES or
           config.dataset.startswith(user_tables.TFDS))
 
@@ -99,7 +105,7 @@ def _check_networks(config: TrainingConfig) -> None:
   if config.model is not None:
     errors.check_choice(
         f'model on {"images" if images else "tables"}', config.model, models)
-  if config.downsample > 1 and not images:
+  if config.downsample > 1 and not _are_images(config):
     raise ValueError('downsample needs images; tables have no pixels')
   if config.views > 1 and not images:
     raise ValueError('views of a record are augmented images; tables have '
@@ -163,7 +169,8 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
   # one record at random.
   recipe = recipes.recipe(config.method, num_train=num_slots,
-                          dataset=config.dataset, images=images)
+                          dataset=config.dataset, images=images,
+                          features=config.features != 'none')
   defaults: dict[str, Any] = {
       **recipe, **run_sampling.defaults(config, recipe, num_slots=num_slots),
       'num_examples': num_train,

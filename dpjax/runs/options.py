@@ -33,6 +33,7 @@ IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
 SAMPLERS = ('poisson', 'fixed_size', 'random_allocation', 'cyclic')
 WITH_BANDS = ('square_root', 'inverse_square_root', 'optimal_banded')
 CORRELATIONS = ('independent', *WITH_BANDS, 'tree', 'optimal_buffered')
+FEATURES = ('none', 'crossed', 'scattering')
 CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
 
 DATA = 'data'
@@ -310,6 +311,11 @@ class TrainingConfig:
       DATA, 'With user_column: largest number of records that represent a '
       'user, the first ones in the file. Choose it without looking at the '
       'data. Default: 10.', check=_AT_LEAST_1, later=True, filled=True))
+  features: str = field(default='none', metadata=about(
+      DATA, 'Fixed features in the place of records, for a perceptron, by '
+      'default a linear model. crossed: of tables, one-hot columns and pairs '
+      'of columns. scattering: of images, averages of wavelet moduli.',
+      choices=FEATURES, later=True))
 
   @property
   def num_slots(self) -> int:

@@ -41,7 +41,7 @@ _MOST_RECORDS = 1024
 
 
 def recipe(method: str, *, num_train: int, dataset: str | None = None,
-           images: bool = False) -> Recipe:
+           images: bool = False, features: bool = False) -> Recipe:
   """Returns the default hyperparameters of a method: option -> value.
 
   Args:
@@ -50,10 +50,13 @@ def recipe(method: str, *, num_train: int, dataset: str | None = None,
     dataset: name of a data set whose selected values are used if the search
       had at least n / 2 and at most 2 n records; None for the general values.
     images: whether records are images; selected values are for tables only.
+    features: whether records are features of norm 1, see `run_features`.
   """
   method = training_methods.METHODS[method].same_recipe_as or method
   if images:
     return _of_images(method, num_train)
+  if features:
+    return _of_features(method, num_train)
   general = _general(method, num_train)
   if num_train >= _LARGE:
     general |= _CHOSEN.get((dataset, method), {})
@@ -102,6 +105,12 @@ def _of_images(method: str, num_train: int) -> Recipe:
       'activation': 'relu', 'input_radius': 10.0, 'hidden_radius': 5.0,
       'weight_norm': 1.5,
       'batch_size': float(max(1, min(num_train // 4, _MOST_RECORDS)))}
+
+
+def _of_features(method: str, num_train: int) -> Recipe:
+  """Returns defaults for features of norm 1: a linear model, large rates."""
+  return {
+      **_general(method, num_train), 'depth': 0, 'input_radius': 1.0}
 
 
 @functools.cache
