@@ -27,7 +27,7 @@ _ALLOWED = {
     'train': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'tables'},
     'papers': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'runs': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'data',
-             'train', 'papers', 'report'},
+             'train', 'papers', 'report', 'features'},
     'audit': {'privacy', 'grads', 'lipschitz', 'models', 'sampling', 'train'},
     'report': set(),
     'release': {'privacy', 'report', 'stats', 'tables'},

@@ -53,7 +53,7 @@ def _run(installed, folder, *words):
 
 @pytest.mark.every(2)
 def test_the_wheel_is_small_and_holds_the_library_alone(wheel):
-  assert wheel.stat().st_size < 1.3e6
+  assert wheel.stat().st_size < 1.5e6
   names = zipfile.ZipFile(wheel).namelist()
   tops = {name.split('/')[0] for name in names}
   assert len(tops) == 2 and 'dpjax' in tops

@@ -20,8 +20,6 @@ from dpjax import lazy
 
 if TYPE_CHECKING:
   from dpjax.features.combining import Composed as Composed
-  from dpjax.features.combining import Logarithm as Logarithm
-  from dpjax.features.combining import MirrorAverage as MirrorAverage
   from dpjax.features.computing import computed as computed
   from dpjax.features.convolutions import (
     RandomConvolutions as RandomConvolutions,
@@ -35,21 +33,19 @@ if TYPE_CHECKING:
   )
   from dpjax.features.scattering import Scattering as Scattering
   from dpjax.features.tables import crossed as crossed
-  from dpjax.features.upright import Upright as Upright
   from dpjax.features.whitening import PrivateWhitening as PrivateWhitening
 
 __all__ = [
-    'Composed', 'GroupNormalisation', 'Hog', 'Logarithm', 'MirrorAverage',
-    'PrivateNormalisation', 'PrivateWhitening', 'RandomConvolutions',
-    'Scattering', 'Upright', 'computed', 'crossed'
+    'Composed', 'GroupNormalisation', 'Hog', 'PrivateNormalisation',
+    'PrivateWhitening', 'RandomConvolutions', 'Scattering', 'computed',
+    'crossed'
 ]
 
 if not TYPE_CHECKING:  # A checker would take every name for Any.
   __getattr__, __dir__ = lazy.attributes(__name__, __all__, {
-      'Composed': 'combining', 'Logarithm': 'combining',
-      'MirrorAverage': 'combining', 'computed': 'computing',
+      'Composed': 'combining', 'computed': 'computing',
       'RandomConvolutions': 'convolutions', 'Hog': 'hog',
       'GroupNormalisation': 'normalisation',
       'PrivateNormalisation': 'normalisation',
       'PrivateWhitening': 'whitening', 'Scattering': 'scattering',
-      'Upright': 'upright', 'crossed': 'tables'})
+      'crossed': 'tables'})

@@ -52,7 +52,8 @@ class MirrorAverage:
 
   Examples:
     >>> from dpjax import features
-    >>> average = features.MirrorAverage(
+    >>> from dpjax.features import combining
+    >>> average = combining.MirrorAverage(
     ...     features.Scattering(image_shape=(8, 8, 3)))
     >>> x = np.random.default_rng(0).random((5, 8, 8, 3), np.float32)
     >>> bool(np.allclose(average(x), average(x[:, :, ::-1]), atol=1e-6))
@@ -89,8 +90,8 @@ class Logarithm:
     offset: about the size of what is noise in the features, positive.
 
   Examples:
-    >>> from dpjax import features
-    >>> features.Logarithm(0.5)(np.float32([[-1, 0.5]]))
+    >>> from dpjax.features import combining
+    >>> combining.Logarithm(0.5)(np.float32([[-1, 0.5]]))
     Array([[-0.6931472,  0.       ]], dtype=float32)
   """
   offset: float

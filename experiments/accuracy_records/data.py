@@ -19,6 +19,8 @@ from dpjax.data import containers
 from dpjax.data import images
 from dpjax.data import registry
 from dpjax.data import splits
+from dpjax.features import combining
+from dpjax.features import upright
 from dpjax.typing import Array, ArrayLike, Batch
 from experiments.accuracy_records.entries import Entry
 from experiments.accuracy_records.entries import Recipe
@@ -109,13 +111,13 @@ def _function(kind: _Kind, shape: tuple[int, int, int]) -> features.Composed:
   """Returns the function of images of a shape [h, w, c]."""
   functions: list[Callable[[ArrayLike], Array]] = []
   if kind.upright:
-    functions.append(features.Upright(image_shape=shape))
+    functions.append(upright.Upright(image_shape=shape))
   if kind.features == 'scattering':
     functions.append(features.Scattering(image_shape=shape))
   if kind.mirrored:
-    functions = [features.MirrorAverage(features.Composed(tuple(functions)))]
+    functions = [combining.MirrorAverage(features.Composed(tuple(functions)))]
   if kind.logarithm:
-    functions.append(features.Logarithm(kind.logarithm))
+    functions.append(combining.Logarithm(kind.logarithm))
   if kind.num_groups:
     functions.append(features.GroupNormalisation(groups=kind.num_groups))
   return features.Composed(tuple(functions))

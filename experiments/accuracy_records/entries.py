@@ -24,11 +24,11 @@ class Recipe:
   Attributes:
     features: one of `FEATURES`; both are functions of a single record, like all
       that is done to them before whitening.
-    upright: whether images are made upright first (`features.Upright`).
+    upright: whether images are made upright first (`features.upright`).
     mirrored: whether features are averaged over an image and its mirror image
-      (`features.MirrorAverage`).
-    logarithm: offset of the logarithm of features (`features.Logarithm`); 0 for
-      no logarithm.
+      (`combining.MirrorAverage`).
+    logarithm: offset of the logarithm of features (`combining.Logarithm`); 0
+      for no logarithm.
     num_groups: number of groups of channels of a record that are normalised
       (Wu and He, 2018); 0 for no normalisation.
     whitening: noise multiplier of each of the three sums from which features

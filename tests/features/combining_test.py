@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from dpjax import features
+from dpjax.features import combining
+from dpjax.features.upright import Upright
 
 pytestmark = pytest.mark.every(2)
 
@@ -21,7 +23,7 @@ def test_the_average_is_that_of_both_images():
   x = _images()
   hog = features.Hog(image_shape=(8, 8, 1), cell=2)
   wanted = (np.asarray(hog(x)) + np.asarray(hog(x[:, :, ::-1]))) / 2
-  average = features.MirrorAverage(hog)
+  average = combining.MirrorAverage(hog)
   np.testing.assert_allclose(average(x), wanted, rtol=1e-6)
   np.testing.assert_allclose(average(x[:, :, ::-1]), wanted, rtol=1e-6)
   # Upside down is no mirror image.
@@ -32,13 +34,13 @@ def test_mirrored_scattering_has_half_of_the_directions():
   x = np.random.default_rng(1).random((200, 8, 8, 1)).astype(np.float32)
   scattering = features.Scattering(image_shape=(8, 8, 1), order=1)
   ranks = [np.linalg.matrix_rank(np.asarray(function(x)).reshape(200, -1))
-           for function in (scattering, features.MirrorAverage(scattering))]
+           for function in (scattering, combining.MirrorAverage(scattering))]
   assert ranks[1] < 0.6 * ranks[0]
 
 
 def test_contrast_moves_logarithms():
   x = np.float32([0.01, 0.5, 1])
-  logarithm = features.Logarithm(1e-6)
+  logarithm = combining.Logarithm(1e-6)
   np.testing.assert_allclose(
       np.asarray(logarithm(10 * x)) - np.asarray(logarithm(x)), np.log(10),
       rtol=1e-4)
@@ -47,8 +49,8 @@ def test_contrast_moves_logarithms():
 
 
 def test_they_have_descriptions(tmp_path):
-  functions = [features.MirrorAverage(features.Composed((
-      features.Upright(image_shape=(8, 8, 1)), features.Logarithm(offset))))
+  functions = [combining.MirrorAverage(features.Composed((
+      Upright(image_shape=(8, 8, 1)), combining.Logarithm(offset))))
                for offset in (0.1, 0.2)]
   first, second = (features.computed(function, _images(), cache_dir=tmp_path)
                    for function in functions)
@@ -58,6 +60,6 @@ def test_they_have_descriptions(tmp_path):
 
 def test_refusals():
   with pytest.raises(ValueError, match='offset'):
-    features.Logarithm(0.0)
+    combining.Logarithm(0.0)
   with pytest.raises(ValueError, match=r'shape \[b, h, w, c\]'):
-    features.MirrorAverage(features.Logarithm(1.0))(np.ones((3, 4)))
+    combining.MirrorAverage(combining.Logarithm(1.0))(np.ones((3, 4)))
