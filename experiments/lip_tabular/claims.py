@@ -11,6 +11,7 @@ from experiments import papers
 from experiments import records
 from experiments import summary
 from experiments import verdicts
+from experiments.lip_tabular import sweep
 
 # Methods that bound each record's gradient by clipping, and methods that bound
 # it by the norms of the weights.
@@ -40,6 +41,35 @@ def overall(rows: Sequence[records.Row],
   return [_beats_the_printed_best(lines, result),
           _lipschitz_keeps_up(lines, result),
           _signed_ranks(lines, rows)]
+
+
+def near_strong_models(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Returns verdicts: is a private method as good as models without privacy?
+
+  As good is within one standard error of the best strong model; errors of both
+  are added in squares. The best ones are chosen on the test fifths, as in
+  `overall`.
+
+  Args:
+    rows: rows at the printed budgets, and of strong models.
+  """
+  cells = summary.over_seeds(rows, ('dataset', 'method'),
+                             metric='test_accuracy')
+  found = []
+  for line in papers.TABLE_5_4:
+    strong = _best(cells, line.dataset, sweep.STRONG)
+    private = _best(cells, line.dataset,
+                    sweep.METHODS + sweep.OTHERS + sweep.CROSSED)
+    if strong and private:
+      error = math.hypot(strong[1].standard_error, private[1].standard_error)
+      found.append(verdicts.Verdict(
+          f'{line.dataset}: best private method within one standard error of '
+          'the best strong model',
+          f'{summary.cell(strong[1], digits=4)} ({strong[0]})',
+          f'{summary.cell(private[1], digits=4)} ({private[0]})',
+          verdicts.AGREES if private[1].mean >= strong[1].mean - error else
+          verdicts.DIFFERS, f'at epsilon {line.epsilon:g}'))
+  return found
 
 
 def _best(cells, dataset, methods) -> tuple[str, summary.Summary] | None:

@@ -16,7 +16,8 @@ from experiments.lip_tabular import sweep
 
 _KEYS = ('dataset', 'method', 'epsilon_requested', 'delta', 'n')
 _BAND = 0.015
-_METHODS = ('sgd', *sweep.METHODS, *sweep.OTHERS)
+_METHODS = (*sweep.STRONG, 'sgd', *sweep.METHODS, *sweep.OTHERS,
+            *sweep.CROSSED)
 
 
 def table(rows: Sequence[records.Row]) -> str:
@@ -31,7 +32,7 @@ def table(rows: Sequence[records.Row]) -> str:
         dataset, method, n, accuracy[key].count,
         summary.cell(accuracy[key], digits=4), f'{requested:g}',
         f'{costs[key].epsilon:.4g}', f'{delta:.3g}' if delta else '-',
-        f'{noise[key].mean:.4g}',
+        f'{noise[key].mean:.4g}' if key in noise else '-',
         f'{costs[key].seconds:.2f}'))
   return ('Test accuracy on the held-out fifth, mean +- standard error over '
           'seeds; epsilon is that of the event that ran, add-or-remove-one, '
@@ -48,7 +49,7 @@ def _order(key: tuple) -> tuple:
 
 def figure(rows: Sequence[records.Row]) -> Any:
   """Draws accuracy by epsilon, one panel for each data set."""
-  kept = [row for row in rows if not _is_table(row)]
+  kept = [row for row in rows if _is_of(row, 'grid', 'smoke')]
   accuracy = summary.over_seeds(kept, ('dataset', 'method',
                                        'epsilon_requested'),
                                 metric='test_accuracy')
@@ -85,8 +86,9 @@ def _draw(ax: Any, name: str, accuracy) -> None:
   ax.set_ylabel('test accuracy')
 
 
-def _is_table(row: records.Row) -> bool:
-  return '/kind=table,' in row.id
+def _is_of(row: records.Row, *kinds: str) -> bool:
+  """Returns whether a row is of a setting of one of these kinds."""
+  return any(f'/kind={kind},' in row.id for kind in kinds)
 
 
 def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
@@ -94,7 +96,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
 
   The table is that of Barczewski (2025).
   """
-  kept = [row for row in rows if _is_table(row)]
+  kept = [row for row in rows if _is_of(row, 'table')]
   accuracy = summary.over_seeds(kept, ('dataset', 'method'),
                                 metric='test_accuracy')
   datasets = {dataset for dataset, _ in accuracy}
@@ -107,6 +109,8 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
              if line.dataset not in datasets]
   result += claims.overall(
       kept + [row for row in rows if row.method == 'sgd'], datasets)
+  result += claims.near_strong_models(
+      kept + [row for row in rows if _is_of(row, 'crossed', 'strong')])
   if missing:
     result.append(verdicts.Verdict(', '.join(missing), '-', '-',
                                   verdicts.NOT_RUN, 'no rows'))

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Sequence
 import math
 
+from dpjax.data import registry
+from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import configuration
 from dpjax.runs import run_keys
 from dpjax.runs import training
 from experiments import papers
 from experiments import records
 from experiments import rows
+from experiments.lip_tabular import strong
 from experiments.lip_tabular import sweep
 
 _PRINTED = {line.dataset: line for line in papers.TABLE_5_4}
@@ -18,6 +21,9 @@ _SMOKE_STEPS = 5
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
         progress) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields each setting with its rows; see `experiments.registry`."""
+  if settings[0].kind == 'strong':
+    yield from _strong(settings, data_dir, progress)
+    return
   results = training.train(
       [config(setting) for setting in settings], data_dir=data_dir,
       on_progress=lambda done, total: progress(done / total,
@@ -26,12 +32,38 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
     yield setting, rows.of_training(setting, result)
 
 
-def config(setting: sweep.Setting) -> configuration.TrainingConfig:
-  """Returns the training configuration, with delta = 1/n for the table."""
+def _strong(settings: Sequence[sweep.Setting], data_dir: str | None, progress
+            ) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
+  """Yields settings of models of scikit-learn with their rows."""
+  dataset = registry.load(settings[0].dataset, data_dir=data_dir)
+  found = strong.accuracies(settings[0].method, dataset,
+                            [setting.seed for setting in settings])
+  for number, (setting, scored) in enumerate(zip(settings, found,
+                                                 strict=True)):
+    progress((number + 1) / len(settings), setting.method)
+    yield setting, [records.Row(
+        seed=setting.seed, metric='test_accuracy', value=scored.accuracy,
+        n=scored.num_train, epsilon_requested=math.inf, epsilon=math.inf,
+        epsilon_valid=True, delta=0.0,
+        adjacency=Adjacency.ADD_OR_REMOVE_ONE.value, accountant='-',
+        method=setting.method, dataset=setting.dataset,
+        wall_s=scored.seconds)]
+
+
+def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
+  """Returns the training configuration, with delta = 1/n for the table.
+
+  None for a model of scikit-learn.
+  """
+  if setting.kind == 'strong':
+    return None
+  crossed = setting.kind == 'crossed'
   private = math.isfinite(setting.epsilon)
   printed = _PRINTED[setting.dataset]
   return run_keys.reproducible(configuration.TrainingConfig(
-      dataset=setting.dataset, method=setting.method, seed=setting.seed,
+      dataset=setting.dataset, seed=setting.seed,
+      method=setting.method.removesuffix(sweep.CROSSED_ENDING),
+      features='crossed' if crossed else 'none',
       epsilon=setting.epsilon if private else 1.0,
-      delta=printed.delta if setting.kind == 'table' else None,
+      delta=printed.delta if crossed or setting.kind == 'table' else None,
       num_steps=_SMOKE_STEPS if setting.kind == 'smoke' else None))

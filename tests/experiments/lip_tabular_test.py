@@ -5,6 +5,9 @@ import math
 
 import pytest
 
+from dpjax.data import registry as registry_of_data
+from dpjax.runs import configuration
+from dpjax.runs import training
 from experiments import papers
 from experiments import records
 from experiments import registry
@@ -12,6 +15,8 @@ from experiments import selection
 from experiments import verdicts
 from experiments.lip_tabular import claims
 from experiments.lip_tabular import report
+from experiments.lip_tabular import run
+from experiments.lip_tabular import strong
 from experiments.lip_tabular import sweep
 
 
@@ -40,6 +45,54 @@ def test_rows_tell_the_truth(rows):
   assert all(row.epsilon > 0.99 * row.epsilon_requested for row in private)
   assert all(math.isinf(row.epsilon) for row in rows if row.method == 'sgd')
   assert {row.n for row in rows} == {455}
+
+
+def test_crossed_runs_have_the_budget_of_the_table():
+  crossed = [run.config(setting) for setting in sweep.SETTINGS
+             if setting.kind == 'crossed']
+  assert len(crossed) == 7 * 2 * 10
+  assert {config.method for config in crossed} == {'dp_sgd', 'lip_dp_sgd'}
+  assert {config.features for config in crossed} == {'crossed'}
+  budgets = {(line.dataset, line.epsilon, line.delta)
+             for line in papers.TABLE_5_4}
+  assert {(config.dataset, config.epsilon, config.delta)
+          for config in crossed} == budgets
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', sweep.STRONG)
+def test_strong_models_are_those_of_scikit_learn(name):
+  settings = [setting for setting in sweep.SETTINGS if setting.seed < 2 and
+              (setting.dataset, setting.method) == ('breast_cancer', name)]
+  results = dict(run.run(settings, None, lambda *_: None))
+  values = [row.value for setting in settings for row in results[setting]]
+  assert len(values) == 2 and min(values) > 0.88
+  assert {row.n for each in results.values() for row in each} == {455}
+  assert all(math.isinf(row.epsilon)
+             for each in results.values() for row in each)
+  # The split of seed 1 is that of runs with this seed.
+  dataset = registry_of_data.load('breast_cancer')
+  assert sweep.SMOKE[1].seed == 1
+  split = training.split_rows(configuration.resolve(
+      run.config(sweep.SMOKE[1]), num_available=455), dataset)
+  for ours, theirs in zip(strong._split(dataset, 1), split, strict=True):
+    assert (ours == theirs).all()
+
+
+def test_private_methods_are_compared_with_strong_models(make_row):
+  def rows(method, values, **changes):
+    return [make_row(dataset='nursery', method=method, seed=seed, value=value,
+                     metric='test_accuracy', **changes)
+            for seed, value in enumerate(values)]
+
+  private = rows('dp_sgd_crossed', (.90, .92))
+  near, = claims.near_strong_models(
+      rows('crossed_logistic', (.91, .93)) + private)
+  assert near.verdict == verdicts.AGREES and near.claim.startswith('nursery')
+  far, = claims.near_strong_models(
+      rows('crossed_logistic', (.97, .98)) + private)
+  assert far.verdict == verdicts.DIFFERS
+  assert not claims.near_strong_models(private)
 
 
 def test_table_has_a_line_for_each_budget(rows):
