@@ -108,9 +108,18 @@ def _of_images(method: str, num_train: int) -> Recipe:
 
 
 def _of_features(method: str, num_train: int) -> Recipe:
-  """Returns defaults for features of norm 1: a linear model, large rates."""
+  """Returns defaults for features of norm 1: a linear model, large rates.
+
+  The sensitivity of a single layer does not depend on the norm of its weights,
+  so their limit is wide.
+  """
+  rate = 32.0 if num_train >= _LARGE else 4.0
+  clips = training_methods.METHODS[method].clips
   return {
-      **_general(method, num_train), 'depth': 0, 'input_radius': 1.0}
+      **_general(method, num_train), 'depth': 0, 'input_radius': 1.0,
+      'weight_norm': 200.0, 'temperature': 1.0,
+      # The mean of clipped gradients is as small as the clip norm.
+      'clip_norm': 0.3, 'learning_rate': rate / 0.3 if clips else rate}
 
 
 @functools.cache
