@@ -42,8 +42,10 @@ def accuracies(apply: ApplyFn, params: Params, records: Batch, rows: Array
 
   Args as for `accuracy`, with a leading axis [L] of `params` and `rows`.
   """
-  return jax.jit(jax.vmap(lambda p, r: accuracy(apply, p, records, r)))(
-      params, rows)
+  # As an argument, so that the program holds no copy of all records.
+  return jax.jit(jax.vmap(
+      lambda p, r, data: accuracy(apply, p, data, r), (0, 0, None)))(
+          params, rows, records)
 
 
 def accuracy_of_parts(apply: ApplyFn, params: Params,

@@ -15,12 +15,13 @@ from experiments.accuracy_records.fitting import Fit
 def on_rows(fit: Fit, records: Batch, rows: Array
             ) -> np.ndarray:
   """Returns the accuracies [L] of runs on records, by their numbers [m]."""
+  part = jax.tree.map(lambda leaf: leaf[rows], records)
+  every = jnp.arange(len(part.y), dtype=jnp.int32)[None]
   found = []
   for run, prepare in enumerate(fit.prepared):
     own = jax.tree.map(lambda leaf, run=run: leaf[run:run + 1], fit.params)
     found.append(np.asarray(evaluate.accuracies(
-        fit.model.apply, own, records._replace(x=prepare(records.x)),
-        rows[None])))
+        fit.model.apply, own, part._replace(x=prepare(part.x)), every)))
   return np.concatenate(found)
 
 
