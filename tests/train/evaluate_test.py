@@ -64,3 +64,17 @@ def test_parts_count_as_the_whole(sizes):
     jnp.arange(num_records))
   assert evaluate.accuracy_of_parts(_apply, params, parts) == pytest.approx(
     float(expected), abs=1e-6)
+
+
+def test_the_program_holds_no_records(recwarn):
+  """As constants of a program, records would be in memory twice."""
+  x = jnp.ones((1000, 8))
+  before = jax.config.jax_captured_constants_warn_bytes
+  jax.config.update('jax_captured_constants_warn_bytes', 1000)
+  try:
+    evaluate.accuracies(
+        lambda params, x: x @ params, jnp.ones((1, 8, 2)),
+        Batch(x, jnp.zeros(1000, jnp.int32)), jnp.arange(1000)[None])
+  finally:
+    jax.config.update('jax_captured_constants_warn_bytes', before)
+  assert not [each for each in recwarn if 'captured' in str(each.message)]
