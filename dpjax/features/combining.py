@@ -39,10 +39,9 @@ class Composed:
 class MirrorAverage:
   """Averages the features of each image and of its mirror image.
 
-  A linear model on them cannot tell left from right. That helps where mirror
-  images have the same class, as of animals, and not as of digits: about half of
-  the directions of the features become 0, in which a private model would have
-  learned noise.
+  A model on them cannot tell an image from its mirror image. That helps where
+  both have the same class, as of animals, and not as of digits: features vary
+  in fewer directions, so a private model learns less noise.
 
   Guarantee: as that of `function`, of which each row must be a function of the
   same row of the images.

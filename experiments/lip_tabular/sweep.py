@@ -28,7 +28,6 @@ COST = '0.4 h on 2 CPU cores'
 GALLERY = 'Training on tables: accuracy against epsilon'
 HEADLINES = (
     'best method',
-    'best private',
     'Lip-DP-SGD is within',
     'lip_dp_sgd differs',
 )
