@@ -132,15 +132,18 @@ class Budget:
   def epsilon(self, state: _State | None, delta: float | None) -> float:
     """Returns the epsilon of the steps so far, see `user_loop.Private`."""
     count, delta = self._steps(state), self._delta if delta is None else delta
-    if self.plan.noise_multiplier is None:
+    if self.plan.noise_multiplier is None and (
+        count or self.plan.before is None):
       return math.inf if count else 0.0
     if delta is None:
       raise ValueError('give delta, to make_private or to epsilon')
     accounting.check_delta(delta)
+    if not count and self.plan.before is None:
+      return 0.0
     if not count:
       return accounting.epsilon(
           self._unused, delta=delta, adjacency=self.plan.adjacency,
-          accountant=self.accountant) if self.plan.before else 0.0
+          accountant=self.accountant)
     return dataclasses.replace(self.plan, num_steps=count).epsilon(
         delta, accountant=self.accountant)
 

@@ -352,3 +352,8 @@ def test_epsilon_covers_what_was_released_before():
   assert alone.epsilon() == 0
   assert private.epsilon(delta=1e-4) < spent
   assert private.plan.epsilon(1e-5) == pytest.approx(2.0, abs=0.01)
+  # Nor is it free before a run without noise.
+  exact = make_private(
+      _loss, optax.sgd(1.0), num_examples=_SIZE, batch_size=_SIZE, delta=1e-5,
+      epsilon=np.inf, clip_norm=np.inf, steps=2, before=before)
+  assert exact.epsilon() == spent
