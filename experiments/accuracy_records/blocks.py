@@ -112,7 +112,7 @@ def _claim(result: Result) -> str:
   return f'''\
 - **public_data:** none ({entry.dataset}, no public data)
 
-    **model:** {result.recipe.features} + {result.recipe.model}
+    **model:** {result.recipe}
 
     **epsilon:** {entry.epsilon:g}
 
