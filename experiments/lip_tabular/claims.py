@@ -55,21 +55,21 @@ def near_strong_models(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   """
   cells = summary.over_seeds(rows, ('dataset', 'method'),
                              metric='test_accuracy')
-  found = []
+  comparisons = []
   for line in papers.TABLE_5_4:
     strong = _best(cells, line.dataset, sweep.STRONG)
     private = _best(cells, line.dataset,
                     sweep.METHODS + sweep.OTHERS + sweep.CROSSED)
     if strong and private:
       error = math.hypot(strong[1].standard_error, private[1].standard_error)
-      found.append(verdicts.Verdict(
+      comparisons.append(verdicts.Verdict(
           f'{line.dataset}: best private method within one standard error of '
           'the best strong model',
           f'{summary.cell(strong[1], digits=4)} ({strong[0]})',
           f'{summary.cell(private[1], digits=4)} ({private[0]})',
           verdicts.AGREES if private[1].mean >= strong[1].mean - error else
           verdicts.DIFFERS, f'at epsilon {line.epsilon:g}'))
-  return found
+  return comparisons
 
 
 def _best(cells, dataset, methods) -> tuple[str, summary.Summary] | None:

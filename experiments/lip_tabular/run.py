@@ -36,9 +36,9 @@ def _strong(settings: Sequence[sweep.Setting], data_dir: str | None, progress
             ) -> Iterator[tuple[sweep.Setting, list[records.Row]]]:
   """Yields settings of models of scikit-learn with their rows."""
   dataset = registry.load(settings[0].dataset, data_dir=data_dir)
-  found = strong.accuracies(settings[0].method, dataset,
-                            [setting.seed for setting in settings])
-  for number, (setting, scored) in enumerate(zip(settings, found,
+  scores = strong.accuracies(settings[0].method, dataset,
+                             [setting.seed for setting in settings])
+  for number, (setting, scored) in enumerate(zip(settings, scores,
                                                  strict=True)):
     progress((number + 1) / len(settings), setting.method)
     yield setting, [records.Row(
