@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 import dataclasses
+import math
 
 import jax.numpy as jnp
 
@@ -33,6 +34,65 @@ class Composed:
     for function in self.functions:
       result = function(result)
     return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined:
+  """Joins features of each record, all of them equally large.
+
+  Features of k functions are divided by sqrt(k): if each function returns
+  records of norm 1, so does this.
+
+  Guarantee: as that of the functions.
+
+  Attributes:
+    functions: functions of records [b, ...] that return [b, p] floats.
+
+  Examples:
+    >>> from dpjax.features import combining
+    >>> twice = combining.Joined((lambda x: x, lambda x: -x))
+    >>> twice(np.float32([[0.6, 0.8]])).round(2)
+    Array([[ 0.42,  0.57, -0.42, -0.57]], dtype=float32)
+  """
+  functions: tuple[Callable[[ArrayLike], Array], ...]
+
+  def __call__(self, x: ArrayLike) -> Array:
+    """Returns the features [b, p_1 + ... + p_k] of records [b, ...]."""
+    parts = [function(x) for function in self.functions]
+    return jnp.concatenate(parts, axis=1) / math.sqrt(len(parts))
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitNorm:
+  """Makes records flat, gives them a constant coordinate, and norm 1.
+
+  A linear model on the result needs no bias, and its gradient of a record is as
+  large as the record's gradient in the logits: at most sqrt(2) for
+  cross-entropy.
+
+  Guarantee: a row of the result is a function of the same row of the records,
+  so it costs no privacy budget.
+
+  Attributes:
+    constant: the coordinate that is the same for all records before they are
+      scaled, positive.
+
+  Examples:
+    >>> from dpjax.features import combining
+    >>> combining.UnitNorm()(np.float32([[2, -2]])).round(3)
+    Array([[ 0.667, -0.667,  0.333]], dtype=float32)
+  """
+  constant: float = 1.0
+
+  def __post_init__(self) -> None:
+    errors.check_scale('constant', self.constant)
+
+  def __call__(self, x: ArrayLike) -> Array:
+    """Returns the features [b, p + 1] of records [b, ...], p values each."""
+    records = jnp.asarray(x)
+    longer = jnp.pad(records.reshape(records.shape[0], -1), ((0, 0), (0, 1)),
+                     constant_values=self.constant)
+    return longer / jnp.sqrt(jnp.square(longer).sum(1, keepdims=True))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -139,6 +139,9 @@ def _perceptron(config: TrainingConfig, data: Shapes) -> Model:
       num_features=data.record[0], num_classes=data.num_classes,
       depth=known(config.depth), width=known(config.width),
       activation=known(config.activation),
+      # Features have a constant part. A bias would double the square of the
+      # sensitivity of a layer on records of norm 1.
+      use_bias=config.features == 'none',
       bias_norm=config.bias_norm if method.bounds_biases else None,
       input_radius=config.input_radius if method.projects_records else None,
       hidden_radius=config.hidden_radius if balls else None,

@@ -169,8 +169,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
   # one record at random.
   recipe = recipes.recipe(config.method, num_train=num_slots,
-                          dataset=config.dataset, images=images,
-                          features=config.features != 'none')
+                          images=images, features=config.features)
   defaults: dict[str, Any] = {
       **recipe, **run_sampling.defaults(config, recipe, num_slots=num_slots),
       'num_examples': num_train,

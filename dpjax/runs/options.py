@@ -33,7 +33,7 @@ IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
 SAMPLERS = ('poisson', 'fixed_size', 'random_allocation', 'cyclic')
 WITH_BANDS = ('square_root', 'inverse_square_root', 'optimal_banded')
 CORRELATIONS = ('independent', *WITH_BANDS, 'tree', 'optimal_buffered')
-FEATURES = ('none', 'crossed', 'scattering')
+FEATURES = ('none', 'unit', 'binned', 'crossed', 'scattering')
 CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
 
 DATA = 'data'
@@ -313,8 +313,9 @@ class TrainingConfig:
       'data. Default: 10.', check=_AT_LEAST_1, later=True, filled=True))
   features: str = field(default='none', metadata=about(
       DATA, 'Fixed features in the place of records, for a perceptron, by '
-      'default a linear model. crossed: of tables, one-hot columns and pairs '
-      'of columns. scattering: of images, averages of wavelet moduli.',
+      'default a linear model; all have norm 1. Of tables: unit, the columns; '
+      'binned, the columns and bins of each; crossed, bins of columns and of '
+      'pairs of columns. Of images: scattering, averages of wavelet moduli.',
       choices=FEATURES, later=True))
 
   @property

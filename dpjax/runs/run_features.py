@@ -6,7 +6,6 @@ has the privacy of a run on records.
 """
 
 from collections.abc import Callable
-import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from dpjax.data import images
 from dpjax.data import registry
 from dpjax.data import schema_files
 from dpjax.data import tabular
+from dpjax.features import combining
 from dpjax.runs.options import TrainingConfig
 from dpjax.typing import Array, ArrayLike
 
@@ -24,6 +24,8 @@ from dpjax.typing import Array, ArrayLike
 _GROUPS = 27
 # Most features of a table, to bound memory; more crosses are hashed.
 _MOST = 4000
+# Bins of each number beside the number itself.
+_BINS = 20
 
 
 def check(config: TrainingConfig, *, images: bool) -> None:
@@ -39,7 +41,7 @@ def check(config: TrainingConfig, *, images: bool) -> None:
     raise ValueError(
         f'features = {config.features} are of '
         f'{"tables" if images else "images"}: for {config.dataset} take '
-        f'{"scattering" if images else "crossed"}')
+        f'{"scattering" if images else "unit, binned or crossed"}')
   if config.stream or config.user_column is not None:
     raise ValueError(
         f'features = {config.features} are computed of records in memory, '
@@ -54,40 +56,33 @@ def check(config: TrainingConfig, *, images: bool) -> None:
 
 def of_table(config: TrainingConfig, dataset: arrays.Dataset
              ) -> arrays.Dataset:
-  """Returns a table whose columns are crossed one-hot features of norm 1."""
-  crossed = features.crossed(_schema(config), most=_MOST)
-  x = _computed(crossed, dataset.x)
+  """Returns a table whose columns are features of norm 1."""
+  x = _computed(_of_columns(config), dataset.x)
   return dataset._replace(x=jnp.asarray(x), feature_names=tuple(
-      f'crossed_{number}' for number in range(x.shape[1])))
+      f'{config.features}_{number}' for number in range(x.shape[1])))
+
+
+def _of_columns(config: TrainingConfig) -> Callable[[ArrayLike], Array]:
+  """Returns the function of encoded records that `features` names."""
+  if config.features == 'crossed':
+    return features.crossed(_schema(config), most=_MOST)
+  unit = combining.UnitNorm()
+  if config.features == 'unit':
+    return unit
+  return combining.Joined((unit, features.crossed(
+      _schema(config), bins=_BINS, crosses=1)))
 
 
 def of_images(dataset: images.ImageDataset) -> images.ImageDataset:
   """Returns images whose scattering features, of norm 1, replace pixels."""
   shape = dataset.image_shape
-  function = Flat(features.Composed((
+  function = features.Composed((
       features.Scattering(image_shape=shape),
-      features.GroupNormalisation(groups=_GROUPS))))
+      features.GroupNormalisation(groups=_GROUPS), combining.UnitNorm()))
   scaled = dataset._replace(low=0.0)
   train, test = (part._replace(x=_computed(function, scaled.batch(part).x))
                  for part in (dataset.train, dataset.test))
   return dataset._replace(train=train, test=test)
-
-
-@dataclasses.dataclass(frozen=True)
-class Flat:
-  """Makes features flat, and of norm 1; zeros remain zeros.
-
-  Attributes:
-    function: maps records [b, ...] to features [b, ...].
-  """
-  function: Callable[[ArrayLike], Array]
-
-  def __call__(self, x: ArrayLike) -> Array:
-    """Returns the features [b, p] of records [b, ...]."""
-    rows = self.function(x)
-    flat = rows.reshape(rows.shape[0], -1)
-    norm = jnp.sqrt(jnp.square(flat).sum(1, keepdims=True))
-    return flat / jnp.where(norm > 0, norm, 1)
 
 
 def _computed(function: Callable[[ArrayLike], Array], x: Array) -> np.ndarray:

@@ -67,17 +67,18 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig:
 
 def find(setting: sweep.Setting, dataset: arrays.Dataset,
          progress: Callable[[float], None]) -> list[search.Trial]:
-  """Returns the trials of a search, in order; the first is the recipe's.
+  """Returns the trials of a search, in order; recipes come first.
 
   Private at a cost of `charged_epsilon`, because the scores are noisy.
   """
   space = _space(setting, dataset)
   trials = []
   while len(trials) < setting.num_trials:
-    if trials:
-      points = search.suggest(space, trials, seed=setting.seed)
+    if len(trials) < len(setting.features):
+      points = [spaces.to_point(space, _recipe(
+          setting, dataset, features=setting.features[len(trials)]))]
     else:
-      points = [spaces.to_point(space, _recipe(setting, dataset))]
+      points = search.suggest(space, trials, seed=setting.seed)
     for point in points:
       trials.append(search.Trial(point, _score(setting, dataset, point,
                                                number=len(trials))))
@@ -135,15 +136,17 @@ def _num_train(setting, dataset, *, fold) -> int:
   return training.num_available(_config(setting, fold=fold), dataset)
 
 
-def _recipe(setting, dataset, *, fold: int | None = 0):
+def _recipe(setting, dataset, *, fold: int | None = 0, features: str = 'none'):
   """Returns the recipe for all data sets, free of any earlier search."""
   return recipes.recipe(
-      setting.method, num_train=_num_train(setting, dataset, fold=fold))
+      setting.method, num_train=_num_train(setting, dataset, fold=fold),
+      features=features) | dict(features=features)
 
 
 def _space(setting, dataset):
   return spaces.space(setting.method, steps=setting.steps,
-                      num_train=_num_train(setting, dataset, fold=0))
+                      num_train=_num_train(setting, dataset, fold=0),
+                      features=setting.features)
 
 
 def _score(setting, dataset, point, *, number: int) -> float:

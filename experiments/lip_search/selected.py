@@ -1,25 +1,27 @@
-"""Writes the selected hyperparameters, for `dpjax.runs.recipes` to read.
+"""Writes and reads the hyperparameters that searches selected.
 
   python -m experiments.lip_search.selected
 
-The file is computed from the committed rows alone. Without it, recipes use the
-same hyperparameters for all data sets.
+writes a file that is computed from the committed rows alone. Other experiments
+read it with `fields`.
 """
 
 from collections.abc import Iterable
+import functools
 import json
 import pathlib
 import sys
 from typing import Any
 
 from dpjax.report import files
-from dpjax.runs import recipes
 from experiments import records
 
-ROWS = pathlib.Path(__file__).parent / 'results' / 'rows.csv'
+_RESULTS = pathlib.Path(__file__).parent / 'results'
+ROWS = _RESULTS / 'rows.csv'
+FILE = _RESULTS / 'selected.json'
 
 _INTEGERS = ('num_steps', 'depth', 'width')
-_TEXTS = ('activation', 'optimizer', 'schedule', 'allocation')
+_TEXTS = ('activation', 'optimizer', 'schedule', 'allocation', 'features')
 _PREFIX = 'use_'
 
 Selected = dict[str, dict[str, dict[str, Any]]]
@@ -57,13 +59,38 @@ def render(rows: Iterable[records.Row]) -> str:
   return json.dumps(from_rows(rows), indent=2, sort_keys=True) + '\n'
 
 
+def fields(dataset: str, method: str, *, num_train: int) -> dict[str, Any]:
+  """Returns the selected fields of a `TrainingConfig`, for as many records.
+
+  Empty if no search was made for this method on this data set.
+
+  Args:
+    dataset: name of the data set.
+    method: name of the method.
+    num_train: training records of a run, which sampling rates refer to.
+  """
+  found = _read(FILE).get(dataset, {}).get(method)
+  if found is None:
+    return {}
+  chosen = {name: value for name, value in found.items()
+            if name not in ('num_train', 'sampling_prob')}
+  batch_size = max(1, round(found['sampling_prob'] * num_train))
+  return {**chosen, 'batch_size': float(batch_size)}
+
+
+@functools.cache
+def _read(path: pathlib.Path) -> Selected:
+  """Reads a file of selected hyperparameters; nothing if it is not there."""
+  return json.loads(path.read_text()) if path.exists() else {}
+
+
 def main() -> int:
   """Writes the file; returns the exit status."""
   if not ROWS.exists():
     print(f'{ROWS} is not there; run the sweep first', file=sys.stderr)
     return 2
-  files.replace(recipes.SELECTED, render(records.read(ROWS)).encode())
-  print(f'wrote {recipes.SELECTED}')
+  files.replace(FILE, render(records.read(ROWS)).encode())
+  print(f'wrote {FILE}')
   return 0
 
 

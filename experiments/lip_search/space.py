@@ -9,15 +9,24 @@ from experiments import search_space
 # another. The split of the budget is searched, but not the noise multiplier,
 # which is solved for epsilon.
 _COMMON = ('sgd_learning_rate', 'temperature', 'batch_size', 'num_steps',
-           'depth', 'width', 'activation', 'optimizer', 'schedule')
+           'depth', 'width', 'activation', 'optimizer', 'schedule', 'features')
 _CLIPPED = (*_COMMON, 'clip_norm')
-_LIPSCHITZ = (*_COMMON, 'weight_norm', 'input_radius', 'hidden_radius',
-              'logit_clip', 'allocation')
+_BOUNDED = (*_COMMON, 'weight_norm', 'logit_clip', 'allocation')
+_PROJECTED = (*_BOUNDED, 'input_radius')
+_LIPSCHITZ = (*_PROJECTED, 'hidden_radius')
 
 NAMES = {
     'dp_sgd': _CLIPPED,
     'lip_dp_sgd': _LIPSCHITZ,
     'fix_lip_dp_sgd': _LIPSCHITZ,
+    'layer_clipped': _CLIPPED,
+    'dp_sgd_per_layer': _CLIPPED,
+    # Its clip norm is a factor of the learning rate.
+    'dp_sgd_automatic': _COMMON,
+    'dp_sgd_adaptive': _CLIPPED,
+    'lip_propagated': _PROJECTED,
+    'lip_normalised': _BOUNDED,
+    'lip_adaptive': _LIPSCHITZ,
 }
 """Method -> names of the hyperparameters that are searched."""
 
@@ -25,6 +34,8 @@ NAMES = {
 # of momentum ten times its rate. With these factors one range of rates serves
 # all optimisers.
 _RATE_FACTORS = {'sgd': 1.0, 'momentum': 0.1, 'adam': 0.02}
+# Features of norm 1 give small gradients.
+_FEATURES_FACTOR = 40.0
 
 _DIMENSIONS = (
     search_space.Real(name='sgd_learning_rate', low=0.1, high=10.0, log=True),
@@ -35,7 +46,7 @@ _DIMENSIONS = (
     search_space.Choice(name='optimizer', values=tuple(_RATE_FACTORS)),
     search_space.Choice(name='schedule', values=('cosine', 'constant')),
     search_space.Real(name='clip_norm', low=0.1, high=4.0, log=True),
-    search_space.Real(name='weight_norm', low=1.0, high=15.0, log=True),
+    search_space.Real(name='weight_norm', low=1.0, high=200.0, log=True),
     search_space.Real(name='input_radius', low=1.0, high=6.0, log=True),
     search_space.Real(name='hidden_radius', low=1.0, high=6.0, log=True),
     search_space.Real(name='logit_clip', low=0.05, high=1.4, log=True),
@@ -50,45 +61,54 @@ def batch_sizes(num_train: int) -> tuple[float, ...]:
   if num_train < _FEW:
     sizes = (num_train // 4, num_train // 2, num_train)
   else:
-    sizes = (512, 1024, 2048)
+    sizes = (512, 1024, 2048, num_train)
   return tuple(map(float, sizes))
 
 
-def space(method: str, *, num_train: int,
-          steps: tuple[int, ...]) -> search_space.Space:
+def space(method: str, *, num_train: int, steps: tuple[int, ...],
+          features: tuple[str, ...]) -> search_space.Space:
   """Returns the search dimensions of a method on `num_train` records.
 
   Args:
     method: a key of `NAMES`.
     num_train: training records of a run.
     steps: numbers of steps to choose from.
+    features: values of the option `features` to choose from.
   """
   dimensions = {each.name: each for each in (
       *_DIMENSIONS,
       search_space.Levels(name='batch_size', values=batch_sizes(num_train)),
-      search_space.Levels(name='num_steps', values=steps))}
+      search_space.Levels(name='num_steps', values=steps),
+      search_space.Choice(name='features', values=features))}
   return tuple(dimensions[name] for name in NAMES[method])
 
 
 def to_config(point: search_space.Point) -> dict[str, Any]:
   """Returns the fields of a `TrainingConfig` that a point stands for."""
   fields = dict(point)
-  rate = fields.pop('sgd_learning_rate')
-  fields['learning_rate'] = rate * _RATE_FACTORS[fields['optimizer']]
+  fields['learning_rate'] = fields.pop('sgd_learning_rate') * _factor(point)
+  if point['features'] != 'none' and 'input_radius' in fields:
+    fields['input_radius'] = 1.0  # the norm of each record
   return fields
+
+
+def _factor(fields: Mapping[str, Any]) -> float:
+  """Returns the ratio of a learning rate to the one that is searched."""
+  factor = _RATE_FACTORS[fields['optimizer']]
+  return factor * (1.0 if fields['features'] == 'none' else _FEATURES_FACTOR)
 
 
 def to_point(space_: search_space.Space,
              fields: Mapping[str, Any]) -> search_space.Point:
   """Returns the point that is closest to the fields of a configuration."""
-  rate = fields['learning_rate'] / _RATE_FACTORS[fields['optimizer']]
+  rate = fields['learning_rate'] / _factor(fields)
   return search_space.nearest(space_, {**fields, 'sgd_learning_rate': rate})
 
 
 def describe(name: str) -> str:
   """Returns the range of a hyperparameter as text; '-' if not searched."""
   if name == 'batch_size':
-    return f'n/4, n/2, n; 512, 1024, 2048 from n = {_FEW}'
+    return f'n/4, n/2, n; 512, 1024, 2048, n from n = {_FEW}'
   dimension = next((each for each in _DIMENSIONS if each.name == name), None)
   if isinstance(dimension, search_space.Real):
     return f'[{dimension.low:g}, {dimension.high:g}]'
@@ -99,5 +119,6 @@ def describe(name: str) -> str:
                  if each.name == 'sgd_learning_rate')
     return '; '.join(f'[{rates.low * factor:g}, {rates.high * factor:g}] '
                      f'for {optimizer}'
-                     for optimizer, factor in _RATE_FACTORS.items())
+                     for optimizer, factor in _RATE_FACTORS.items()) + (
+                         f'; {_FEATURES_FACTOR:g} times as much on features')
   return '-'

@@ -59,7 +59,7 @@ def near_strong_models(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   for line in papers.TABLE_5_4:
     strong = _best(cells, line.dataset, sweep.STRONG)
     private = _best(cells, line.dataset,
-                    sweep.METHODS + sweep.OTHERS + sweep.CROSSED)
+                    sweep.METHODS + sweep.OTHERS)
     if strong and private:
       error = math.hypot(strong[1].standard_error, private[1].standard_error)
       comparisons.append(verdicts.Verdict(

@@ -16,8 +16,7 @@ from experiments.lip_tabular import sweep
 
 _KEYS = ('dataset', 'method', 'epsilon_requested', 'delta', 'n')
 _BAND = 0.015
-_METHODS = (*sweep.STRONG, 'sgd', *sweep.METHODS, *sweep.OTHERS,
-            *sweep.CROSSED)
+_METHODS = (*sweep.STRONG, 'sgd', *sweep.METHODS, *sweep.OTHERS)
 
 
 def table(rows: Sequence[records.Row]) -> str:
@@ -110,7 +109,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   result += claims.overall(
       kept + [row for row in rows if row.method == 'sgd'], datasets)
   result += claims.near_strong_models(
-      kept + [row for row in rows if _is_of(row, 'crossed', 'strong')])
+      kept + [row for row in rows if _is_of(row, 'strong')])
   if missing:
     result.append(verdicts.Verdict(', '.join(missing), '-', '-',
                                   verdicts.NOT_RUN, 'no rows'))

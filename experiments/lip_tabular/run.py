@@ -1,6 +1,7 @@
 """Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
 from collections.abc import Iterator, Sequence
+import dataclasses
 import math
 
 from dpjax.data import registry
@@ -11,6 +12,7 @@ from dpjax.runs import training
 from experiments import papers
 from experiments import records
 from experiments import rows
+from experiments.lip_search import selected
 from experiments.lip_tabular import strong
 from experiments.lip_tabular import sweep
 
@@ -57,13 +59,14 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
   """
   if setting.kind == 'strong':
     return None
-  crossed = setting.kind == 'crossed'
-  private = math.isfinite(setting.epsilon)
-  printed = _PRINTED[setting.dataset]
-  return run_keys.reproducible(configuration.TrainingConfig(
-      dataset=setting.dataset, seed=setting.seed,
-      method=setting.method.removesuffix(sweep.CROSSED_ENDING),
-      features='crossed' if crossed else 'none',
-      epsilon=setting.epsilon if private else 1.0,
-      delta=printed.delta if crossed or setting.kind == 'table' else None,
-      num_steps=_SMOKE_STEPS if setting.kind == 'smoke' else None))
+  config = run_keys.reproducible(configuration.TrainingConfig(
+      dataset=setting.dataset, seed=setting.seed, method=setting.method,
+      epsilon=setting.epsilon if math.isfinite(setting.epsilon) else 1.0,
+      delta=_PRINTED[setting.dataset].delta if setting.kind == 'table' else
+      None))
+  if setting.kind == 'smoke':
+    return dataclasses.replace(config, num_steps=_SMOKE_STEPS)
+  total = registry.DATASETS[setting.dataset].num_examples
+  return dataclasses.replace(config, **selected.fields(
+      setting.dataset, setting.method,
+      num_train=total - round(config.test_fraction * total)))

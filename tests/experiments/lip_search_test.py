@@ -83,20 +83,25 @@ def small_search(monkeypatch):
 @pytest.mark.parametrize('num_train', [364, 640, 3539, 31256])
 def test_recipes_lie_in_the_space(method, num_train):
   """Recipes lie in the search space, which never includes noise (EXP-T5.2)."""
-  dimensions = space.space(method, num_train=num_train, steps=(100, 200, 400, 800))
+  kinds = ('none', 'unit', 'binned', 'crossed')
+  dimensions = space.space(method, num_train=num_train, features=kinds,
+                           steps=(100, 200, 400, 800))
   names = {each.name for each in dimensions}
   assert 'noise_multiplier' not in names and 'epsilon' not in names
-  recipe = recipes.recipe(method, num_train=num_train)
-  fields = space.to_config(space.to_point(dimensions, recipe))
-  for name, value in fields.items():
-    assert value == pytest.approx(recipe[name]), name
-  assert names - {'sgd_learning_rate'} <= recipe.keys()
+  for features in kinds:
+    recipe = recipes.recipe(method, num_train=num_train,
+                            features=features) | dict(features=features)
+    fields = space.to_config(space.to_point(dimensions, recipe))
+    for name, value in fields.items():
+      assert value == pytest.approx(recipe[name]), name
+    assert names - {'sgd_learning_rate'} <= recipe.keys()
 
 
 def test_every_point_is_a_configuration_that_trains(dataset):
   del dataset
   for method in sweep.METHODS:
-    dimensions = space.space(method, num_train=364, steps=(20,))
+    dimensions = space.space(method, num_train=364, steps=(20,),
+                             features=('none', 'unit', 'binned'))
     for point in search.suggest(dimensions, [], seed=0, count=16,
                                 num_initial=16):
       fields = space.to_config(point)
@@ -108,9 +113,13 @@ def test_every_point_is_a_configuration_that_trains(dataset):
 
 
 def test_rates_are_those_of_the_optimizer():
-  point = dict(sgd_learning_rate=2., optimizer='adam', depth=1)
+  point = dict(sgd_learning_rate=2., optimizer='adam', depth=1, features='none')
   assert space.to_config(point) == dict(learning_rate=.04, optimizer='adam',
-                                        depth=1)
+                                        depth=1, features='none')
+  point = dict(sgd_learning_rate=2., optimizer='momentum', features='unit',
+               input_radius=3.)
+  assert space.to_config(point) == dict(learning_rate=8., optimizer='momentum',
+                                        features='unit', input_radius=1.)
 
 
 def test_settings_have_the_budgets_of_the_table():
@@ -120,7 +129,7 @@ def test_settings_have_the_budgets_of_the_table():
       (line.dataset, line.epsilon) for line in papers.TABLE_5_4}
   tagged = [selection.with_tag(experiment.settings, experiment.tags, tag)
             for tag in ('small', 'large')]
-  assert sorted(map(len, tagged)) == [9, 12]
+  assert sorted(map(len, tagged)) == [30, 40]
 
 
 @pytest.mark.slow
@@ -184,6 +193,7 @@ def test_a_search_starts_with_the_recipe_and_can_be_replayed(
   trials = run.find(setting, dataset, lambda share: None)
   assert len(trials) == 12 and small_search == [t.point for t in trials]
   assert trials[0].point['sgd_learning_rate'] == .6
+  assert [trial.point['features'] for trial in trials[:2]] == ['none', 'unit']
   replayed = search.suggest(run._space(setting, dataset), trials[:10],
                             seed=setting.seed)
   assert replayed == [trials[10].point]
@@ -202,16 +212,16 @@ def _charged(dataset, **changes):
 def test_the_search_is_charged(dataset):
   """The search is charged for all trials,
   scores and the final run (DP-21, E30)."""
-  # A record of the third fold is trained on in both runs of both trials.
+  # A record of the third fold is trained on in both runs of three trials.
   event = run._events(_SETTING, dataset, fold=0)[-1]
   by_hand = accounting.epsilon(
-      accounting.composed_event([event] * 5 + [
-          accounting.gaussian_event(noise_multiplier=2.)] * 2),
+      accounting.composed_event([event] * 7 + [
+          accounting.gaussian_event(noise_multiplier=2.)] * 3),
       delta=1 / 569, adjacency=Adjacency.ADD_OR_REMOVE_ONE, accountant='rdp')
   charged = _charged(dataset)
   assert by_hand * (1 - 1e-6) <= charged < 1.1 * by_hand
   assert charged > 3 * 1.672
-  assert charged < _charged(dataset, num_trials=3)
+  assert charged < _charged(dataset, num_trials=4)
   assert charged < _charged(dataset, repeats=2)
   # With all five folds each record is left out once.
   assert run._trainings(dataclasses.replace(_SETTING, folds=5)) == 4
@@ -236,58 +246,45 @@ def test_rows_tell_the_truth(rows):
   alone = _value(rows, 'epsilon_search_ignored')
   assert .99 * 1.672 < alone <= 1.672 < charged
   assert {row.delta for row in rows} == {1 / 569}
-  assert len([r for r in rows if r.metric.startswith('score_')]) == 2
+  assert len([r for r in rows if r.metric.startswith('score_')]) == 3
   for name in ('selected', 'recipe'):
     assert 0.3 < _value(rows, f'{name}_test_accuracy') <= 1
     assert _value(rows, f'{name}_test_error') >= 0
   assert 0 < _value(rows, 'p_value') <= 1
 
 
-def test_rows_become_recipes(rows, tmp_path, monkeypatch):
+def test_rows_become_fields(rows, tmp_path, monkeypatch):
   path = tmp_path / 'selected.json'
   path.write_text(selected.render(rows))
-  monkeypatch.setattr(recipes, 'SELECTED', path)
-  recipe = recipes.recipe('lip_dp_sgd', num_train=455, dataset='breast_cancer')
-  assert recipe['num_steps'] == 20 and isinstance(recipe['depth'], int)
-  assert recipe['learning_rate'] == _value(rows, 'use_learning_rate')
-  assert recipe['batch_size'] == round(455 * _value(rows, 'sampling_prob'))
-  assert _value(rows, f'use_optimizer_{recipe["optimizer"]}') == 1
+  monkeypatch.setattr(selected, 'FILE', path)
+  fields = selected.fields('breast_cancer', 'lip_dp_sgd', num_train=455)
+  assert fields['num_steps'] == 20 and isinstance(fields['depth'], int)
+  assert fields['learning_rate'] == _value(rows, 'use_learning_rate')
+  assert fields['batch_size'] == round(455 * _value(rows, 'sampling_prob'))
+  assert _value(rows, f'use_optimizer_{fields["optimizer"]}') == 1
+  assert _value(rows, f'use_features_{fields["features"]}') == 1
   config = configuration.resolve(configuration.TrainingConfig(
-      dataset='breast_cancer', method='lip_dp_sgd', width=5),
+      dataset='breast_cancer', method='lip_dp_sgd', **fields),
       num_available=455)
-  assert config.width == 5 and config.depth == recipe['depth']
-  assert config.weight_norm == recipe['weight_norm']
-
-
-@pytest.mark.parametrize('method, dataset, num_train', [
-    ('dp_sgd', 'breast_cancer', 455), ('lip_dp_sgd', 'adult', 455),
-    ('lip_dp_sgd', 'breast_cancer', 200),
-    ('lip_dp_sgd', 'breast_cancer', 1000), ('lip_dp_sgd', None, 455)])
-def test_recipes_do_without(method, dataset, num_train, tmp_path, monkeypatch):
-  """Other methods, data sets and sizes get the general recipe."""
-  path = tmp_path / 'selected.json'
-  path.write_text(json.dumps({'breast_cancer': {'lip_dp_sgd': {
-      'num_train': 455, 'sampling_prob': .5, 'width': 64}}}))
-  monkeypatch.setattr(recipes, 'SELECTED', tmp_path / 'nothing')
-  general = recipes.recipe(method, num_train=num_train, dataset=dataset)
-  monkeypatch.setattr(recipes, 'SELECTED', path)
-  assert recipes.recipe(method, num_train=num_train,
-                        dataset=dataset) == general
-  assert recipes.recipe('lip_dp_sgd', num_train=455,
-                        dataset='breast_cancer')['width'] == 64
+  assert config.weight_norm == fields['weight_norm']
+  # The rate is kept on fewer records.
+  few = selected.fields('breast_cancer', 'lip_dp_sgd', num_train=91)
+  assert few['batch_size'] == pytest.approx(fields['batch_size'] / 5, abs=1)
+  assert selected.fields('adult', 'lip_dp_sgd', num_train=455) == {}
+  monkeypatch.setattr(selected, 'FILE', tmp_path / 'nothing')
+  assert selected.fields('breast_cancer', 'lip_dp_sgd', num_train=455) == {}
 
 
 def test_committed_rows_select_for_every_method():
   text = selected.render(records.read(selected.ROWS))
   settings = json.loads(text)
-  assert settings.keys() == sweep.BUDGETS.keys()
-  assert all(methods.keys() == set(sweep.METHODS)
+  assert settings.keys() <= sweep.BUDGETS.keys()
+  assert all(methods.keys() <= set(sweep.METHODS)
              for methods in settings.values())
   for dataset, methods in settings.items():
     for values in methods.values():
       assert values['num_steps'] in sweep.BUDGETS[dataset]['steps']
-  if recipes.SELECTED.exists():
-    assert recipes.SELECTED.read_text() == text
+  assert selected.FILE.read_text() == text
 
 
 def test_table_has_both_spaces_and_both_epsilons(rows):
@@ -297,7 +294,7 @@ def test_table_has_both_spaces_and_both_epsilons(rows):
     assert f'| {line.name} ' in table
     assert f'[{line.low:g}, {line.high:g}]' in table
   result, = [line for line in table.splitlines()
-             if line.startswith('| breast_cancer | lip_dp_sgd | 2 ')]
+             if line.startswith('| breast_cancer | lip_dp_sgd | 3 ')]
   charged = f'{rows[0].epsilon:.4g}'
   assert '1.672' in result and charged in result
   for method in sweep.METHODS:
@@ -312,7 +309,7 @@ def test_figure_has_a_line_for_each_search(rows):
   assert ax.get_title() == 'breast_cancer'
   line, = ax.get_lines()
   ys = line.get_ydata()
-  assert len(ys) == 2 and ys[1] >= ys[0]
+  assert len(ys) == 3 and ys[2] >= ys[0]
 
 
 def test_verdicts(rows):

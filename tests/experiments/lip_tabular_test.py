@@ -13,6 +13,7 @@ from experiments import records
 from experiments import registry
 from experiments import selection
 from experiments import verdicts
+from experiments.lip_search import selected
 from experiments.lip_tabular import claims
 from experiments.lip_tabular import report
 from experiments.lip_tabular import run
@@ -47,16 +48,18 @@ def test_rows_tell_the_truth(rows):
   assert {row.n for row in rows} == {455}
 
 
-def test_crossed_runs_have_the_budget_of_the_table():
-  crossed = [run.config(setting) for setting in sweep.SETTINGS
-             if setting.kind == 'crossed']
-  assert len(crossed) == 7 * 2 * 10
-  assert {config.method for config in crossed} == {'dp_sgd', 'lip_dp_sgd'}
-  assert {config.features for config in crossed} == {'crossed'}
-  budgets = {(line.dataset, line.epsilon, line.delta)
-             for line in papers.TABLE_5_4}
-  assert {(config.dataset, config.epsilon, config.delta)
-          for config in crossed} == budgets
+def test_runs_have_the_selected_hyperparameters(monkeypatch):
+  setting, = (each for each in sweep.SETTINGS if each.seed == 1 and (
+      each.kind, each.dataset, each.method) == ('table', 'nursery', 'dp_sgd'))
+  asked = []
+  monkeypatch.setattr(selected, 'fields', lambda *names, num_train: (
+      asked.append((*names, num_train)) or dict(width=5, features='crossed')))
+  config = run.config(setting)
+  assert asked == [('nursery', 'dp_sgd', 12960 - 2592)]
+  assert (config.width, config.features, config.seed) == (5, 'crossed', 1)
+  assert (config.epsilon, config.delta) == (1.432, 1 / 12960)
+  # Smoke runs do not depend on committed rows.
+  assert run.config(sweep.SMOKE[0]).width is None
 
 
 @pytest.mark.slow
@@ -85,7 +88,7 @@ def test_private_methods_are_compared_with_strong_models(make_row):
                      metric='test_accuracy', **changes)
             for seed, value in enumerate(values)]
 
-  private = rows('dp_sgd_crossed', (.90, .92))
+  private = rows('dp_sgd', (.90, .92))
   near, = claims.near_strong_models(
       rows('crossed_logistic', (.91, .93)) + private)
   assert near.verdict == verdicts.AGREES and near.claim.startswith('nursery')

@@ -19,6 +19,25 @@ def test_functions_are_applied_in_order():
   np.testing.assert_array_equal(both(np.float32([1])), [4])
 
 
+def test_joined_features_have_the_norm_of_their_parts():
+  x = np.random.default_rng(2).normal(size=(4, 3)).astype(np.float32)
+  joined = combining.Joined((combining.UnitNorm(), combining.UnitNorm(2.0)))
+  rows = np.asarray(joined(x))
+  assert rows.shape == (4, 8)
+  np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-6)
+  for part, constant in ((rows[:, :4], 1), (rows[:, 4:], 2)):
+    np.testing.assert_allclose(np.square(part).sum(1), 0.5, rtol=1e-5)
+    np.testing.assert_allclose(part[:, :3] / part[:, 3:], x / constant,
+                               rtol=1e-4)
+
+
+def test_records_of_zeros_have_norm_1():
+  rows = combining.UnitNorm(0.5)(np.zeros((2, 3, 2), np.float32))
+  np.testing.assert_array_equal(rows, [[0] * 6 + [1]] * 2)
+  with pytest.raises(ValueError, match='constant'):
+    combining.UnitNorm(0.0)
+
+
 def test_the_average_is_that_of_both_images():
   x = _images()
   hog = features.Hog(image_shape=(8, 8, 1), cell=2)

@@ -13,6 +13,7 @@ import pytest
 from dpjax import features
 from dpjax.data import columns
 from dpjax.data import tabular
+from dpjax.features import combining
 from dpjax.features import normalisation
 
 _SCHEMA = tabular.Schema(columns=(
@@ -30,6 +31,8 @@ _FUNCTIONS = {
   'groups': (features.GroupNormalisation(groups=3), (4, 4, 6)),
   'normalisation': (_NORMALISATION, (3, 2)),
   'tables': (features.crossed(_SCHEMA, most=20), (5,)),
+  'unit': (combining.Joined((combining.UnitNorm(), features.crossed(
+    _SCHEMA, crosses=1))), (5,)),
   'composed': (features.Composed((
     features.Scattering(image_shape=(8, 8, 1)),
     features.GroupNormalisation(groups=27))), (8, 8, 1)),

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -40,17 +39,32 @@ def test_tables_become_crossed_columns_of_their_schema():
   assert len(prepared.feature_names) == prepared.x.shape[1] == 143
 
 
+def test_tables_become_their_columns_and_bins():
+  unit, binned = (np.asarray(building.prepare(
+      dataclasses.replace(_OF_TABLE, features=name), _TABLE).x)
+                  for name in ('unit', 'binned'))
+  np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1, rtol=1e-6)
+  np.testing.assert_allclose(unit[:, :4] / unit[:, 4:], _TABLE.x, rtol=1e-5)
+  # Five numbers, and for both columns twenty bins and one if missing.
+  assert binned.shape == (_SIZE, 47)
+  np.testing.assert_allclose(binned[:, :5] * np.sqrt(2), unit, rtol=1e-5)
+  bins = binned[:, 5:].reshape(_SIZE, 2, 21)
+  np.testing.assert_allclose(bins.sum(-1), 0.5, rtol=1e-6)
+  np.testing.assert_array_equal(
+      bins.argmax(-1), np.floor((_TABLE.x[:, ::2] + 1) * 10))
+
+
 def test_images_become_scattering_coefficients_of_norm_1():
   digits = registry.load('digits')
   few = digits._replace(
       train=digits.train._replace(x=digits.train.x[:5], y=digits.train.y[:5]),
       test=digits.test._replace(x=digits.test.x[:3], y=digits.test.y[:3]))
   x = np.asarray(building.prepare(_OF_IMAGES, few).records.x)
-  assert x.shape == (8, 2 * 2 * 81)
+  assert x.shape == (8, 2 * 2 * 81 + 1)
   np.testing.assert_allclose(np.linalg.norm(x, axis=1), 1, rtol=1e-5)
   # Groups of three channels are normalised.
   np.testing.assert_allclose(
-      x.reshape(8, 4, 27, 3).mean((1, 3)), 0, atol=1e-5)
+      x[:, :-1].reshape(8, 4, 27, 3).mean((1, 3)), 0, atol=1e-5)
   # Another record changes its own row alone; a black one is no exception.
   pixels = few.train.x.copy()
   pixels[2] = 0
@@ -66,14 +80,15 @@ def test_images_become_scattering_coefficients_of_norm_1():
     (_OF_TABLE, _TABLE, 143),
     (dataclasses.replace(_OF_TABLE, method='lip_dp_sgd'), _TABLE, 143),
     (dataclasses.replace(_OF_TABLE, num_canaries=10), _TABLE, 143),
-    (_OF_IMAGES, None, 324),
+    (dataclasses.replace(_OF_TABLE, features='unit'), _TABLE, 5),
+    (_OF_IMAGES, None, 325),
     (dataclasses.replace(_OF_IMAGES, downsample=2, method='lip_dp_sgd'), None,
-     81)])
+     82)])
 def test_runs_train_a_linear_model_by_default(config, dataset, size):
   result, = training.train([config], dataset=dataset)
   assert result.config.depth == 0 and result.config.model is None
-  kernel, = (leaf for leaf in result.params.values() for leaf in leaf.values()
-             if jnp.ndim(leaf) == 2)
+  # No bias: features have a constant part.
+  (kernel,), = (leaves.values() for leaves in result.params.values())
   assert kernel.shape[0] == size
   assert result.epsilon <= 1 and result.num_nonfinite < 10 * 4
 
