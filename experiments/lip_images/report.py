@@ -33,7 +33,8 @@ add-or-remove-one, PLD; seconds of training for one run.
 Profile cpu: all training records, pixels in [0, 1] averaged over blocks of \
 2 x 2, one 3 x 3 convolution of 16 channels at stride 2, 32 hidden units, no \
 biases; tempered_sigmoid is layer_clipped with tanh, lip_propagated stands for \
-Bethune et al. 2023. Profile full, with the networks of the paper, needs a \
+Bethune et al. 2023. Profile features: a linear model on scattering \
+coefficients of norm 1. Profile full, with the networks of the paper, needs a \
 GPU: '''
 
 

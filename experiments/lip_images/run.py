@@ -1,9 +1,10 @@
 """Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import hashlib
 import pathlib
 import shutil
+from typing import Any
 
 import jax
 import numpy as np
@@ -68,12 +69,18 @@ def _checkpoint_folder(group: Sequence[sweep.Setting],
   return state_dir / hashlib.sha256(ids.encode()).hexdigest()[:16]
 
 
-def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
-  """Returns the training configuration; None for counts of parameters."""
+def config(setting: sweep.Setting, *, chosen: Mapping[str, Any] | None = None
+           ) -> configuration.TrainingConfig | None:
+  """Returns the training configuration; None for counts of parameters.
+
+  Args:
+    setting: a setting.
+    chosen: see `hyperparameters.fields`.
+  """
   if setting.profile == 'count':
     return None
-  return run_keys.reproducible(
-      configuration.TrainingConfig(**hyperparameters.fields(setting)))
+  return run_keys.reproducible(configuration.TrainingConfig(
+      **hyperparameters.fields(setting, chosen=chosen)))
 
 
 def blank(name: str) -> images.ImageDataset:

@@ -3,7 +3,7 @@ r"""Settings for Figure 5.3.1 of Barczewski (2025).
 Catalogue items EXP-F5.3.1 and EXP-T5.3.
 
   python -m launch.sweep --experiment=lip_images --tag=cpu --data_dir=data \
-    --output_dir=experiments/lip_images/results       two cores, half an hour
+    --output_dir=experiments/lip_images/results       two cores, 1.2 hours
   python -m launch.sweep --experiment=lip_images --tag=full --data_dir=data \
     --output_dir=experiments/lip_images/results       a GPU, days
 
@@ -14,6 +14,8 @@ Profiles, all at delta = 1e-5:
          CIFAR-10 WRN-16-4 below epsilon 4.2 and WRN-40-4 above; five seeds
   cpu    all records of MNIST and Fashion-MNIST, with a small ConvNet on images
          of half the side, three budgets and three seeds; CIFAR-10 at one budget
+  features  the same with a linear model on scattering coefficients of whole
+         images; `accuracy_records` has more accurate ones by DP-SGD
   de_et_al  DP-SGD with the recipe of De et al. (2022) for their WRN-16-4 on
          CIFAR-10, as far as this library has it (see `report.DE_ET_AL`)
   count  the numbers of parameters of the printed architectures; no data
@@ -30,11 +32,14 @@ REPRODUCE = 'cpu'
 QUICK_IS_SMOKE = True
 TIMES = ('step_microseconds',)
 ARTEFACT = 'Figure 5.3.1 of Barczewski (2025): accuracy on images'
-COST = 'cpu: 0.5 h on 2 CPU cores; full: days on a GPU'
+COST = 'cpu: 1.2 h on 2 CPU cores; full: days on a GPU'
 HEADLINES = (
     'mnist, small network: Lip',
     'fashion_mnist, small network: Lip',
     'cifar10, small network: Lip',
+    'mnist, features: Lip',
+    'fashion_mnist, features: Lip',
+    'cifar10, features: Lip',
     'section 5.3.2',
 )
 BATCHED = ('seed', 'epsilon')
@@ -43,8 +48,10 @@ KEEPS_STATE = True
 DELTA = 1e-5
 LIPSCHITZ = ('lip_dp_sgd', 'lip_normalised', 'lip_norm', 'lip_propagated')
 CLIPPING = {'full': ('dp_sgd', 'tempered_sigmoid'),
-            'cpu': ('layer_clipped', 'tempered_sigmoid')}
+            'cpu': ('dp_sgd', 'layer_clipped', 'tempered_sigmoid')}
 METHODS = ('sgd', 'dp_sgd', 'layer_clipped', 'tempered_sigmoid', *LIPSCHITZ)
+# In a linear model the other methods are these two.
+_LINEAR = ('sgd', 'dp_sgd', 'lip_dp_sgd')
 _SHALLOW = ('tempered_sigmoid', 'lip_normalised', 'lip_propagated')
 CPU_EPSILONS = (1.0, 2.0, 4.0)
 CIFAR_CPU_EPSILONS = (4.0,)
@@ -58,8 +65,8 @@ class Setting:
   """One training run, or one count of parameters.
 
   Attributes:
-    profile: 'full', 'de_et_al', 'cpu', 'smoke', or 'count' for numbers of
-      parameters.
+    profile: 'full', 'de_et_al', 'cpu', 'features', 'smoke', or 'count' for
+      numbers of parameters.
     dataset: name of the data set.
     model: a name of `hyperparameters.MODELS`.
     method: name of the method; 'tempered_sigmoid' is the clipping method of the
@@ -119,6 +126,11 @@ SETTINGS = (
     *COUNTS,
     *_profile('cpu', {'mnist': CPU_EPSILONS, 'fashion_mnist': CPU_EPSILONS,
                       'cifar10': CIFAR_CPU_EPSILONS}, 3, 'small_convnet'),
+    *_expand('features', 'mnist', _LINEAR, CPU_EPSILONS, 3, 'scattering'),
+    *_expand('features', 'fashion_mnist', _LINEAR, CPU_EPSILONS, 3,
+             'scattering'),
+    *_expand('features', 'cifar10', _LINEAR, CIFAR_CPU_EPSILONS, 3,
+             'scattering'),
     *_profile('full', {'mnist': FULL_EPSILONS, 'fashion_mnist': FULL_EPSILONS,
                        'cifar10': FULL_EPSILONS}, 5),
     *_expand('de_et_al', 'cifar10', ('dp_sgd',), DE_ET_AL_STEPS, 1,
@@ -131,7 +143,7 @@ SMOKE = (
 
 # Tags select settings by a predicate; together they cover the sweep.
 TAGS = {
-    'cpu': lambda setting: setting.profile in ('cpu', 'count'),
+    'cpu': lambda setting: setting.profile in ('cpu', 'features', 'count'),
     'full': lambda setting: setting.profile == 'full',
     'de_et_al': lambda setting: setting.profile == 'de_et_al',
 }

@@ -1,6 +1,7 @@
 """These tests check EXP-F5.3.1: settings, rows, table, figure and verdicts."""
 
 import dataclasses
+import json
 import math
 import types
 
@@ -13,7 +14,9 @@ from experiments import records
 from experiments import registry
 from experiments import selection
 from experiments import verdicts
+from experiments.lip_images import choosing
 from experiments.lip_images import claims
+from experiments.lip_images import hyperparameters
 from experiments.lip_images import report
 from experiments.lip_images import run
 from experiments.lip_images import sweep
@@ -49,12 +52,59 @@ def test_the_full_profile_is_that_of_the_figure():
 
 def test_the_cpu_profile_is_small():
   cpu = _tagged('cpu')
-  assert {s.profile for s in cpu} == {'cpu', 'count'}
+  assert {s.profile for s in cpu} == {'cpu', 'features', 'count'}
   trained = [s for s in cpu if s.profile == 'cpu']
-  assert len(trained) == 2 * (3 + 6 * 3 * 3) + 3 + 6 * 3
+  assert len(trained) == 2 * (3 + 7 * 3 * 3) + 3 + 7 * 3
   assert {s.method for s in trained} == {
-      'sgd', 'layer_clipped', 'tempered_sigmoid', *sweep.LIPSCHITZ}
+      'sgd', 'dp_sgd', 'layer_clipped', 'tempered_sigmoid', *sweep.LIPSCHITZ}
   assert {s.model for s in trained} == {'small_convnet'}
+  linear = [s for s in cpu if s.profile == 'features']
+  assert len(linear) == 2 * (3 + 2 * 3 * 3) + 3 + 2 * 3
+  assert {s.method for s in linear} == {'sgd', 'dp_sgd', 'lip_dp_sgd'}
+  assert {run.config(s).features for s in linear} == {'scattering'}
+
+
+def test_hyperparameters_are_chosen_with_one_budget(monkeypatch):
+  cells = choosing.cells()
+  assert len(cells) == len({(s.dataset, s.method) for s in cells}) == 3 * 8
+  assert {s.epsilon for s in cells if s.method != 'sgd'} == {2.0, 4.0}
+  for setting in cells:
+    tried = choosing.candidates(setting)
+    assert len(tried) == (3 if setting.method == 'sgd' else 9)
+    # What was chosen by hand is one of them.
+    by_hand = hyperparameters.fields(setting, chosen={})
+    assert any(all(by_hand.get(name, 1.0) == value
+                   for name, value in each.items()) for each in tried)
+  seen = []
+
+  def train(configs, *, dataset):
+    seen.extend(configs)
+    return [types.SimpleNamespace(
+        test_accuracy=-abs(configs[0].learning_rate - 0.06))]
+
+  monkeypatch.setattr(choosing.training, 'train', train)
+  setting = next(s for s in cells if s.method == 'dp_sgd')
+  found = choosing.choose(setting, None, lambda share: None)
+  assert found['fields']['learning_rate'] == 0.06
+  assert len(found['candidates']) == len(seen) == 9
+  # Scores are of a part of the training records.
+  assert {(config.fold, config.num_folds) for config in seen} == {(0, 5)}
+  chosen = {setting.dataset: {setting.method: found}}
+  assert run.config(setting, chosen=chosen).learning_rate == 0.06
+  assert run.config(setting, chosen={}).learning_rate == 0.03
+
+
+def test_committed_choices_are_the_best_candidates():
+  if not hyperparameters.CHOSEN.exists():
+    pytest.skip('nothing is chosen yet')
+  chosen = json.loads(hyperparameters.CHOSEN.read_text())
+  assert hyperparameters.CHOSEN.read_text() == choosing.render(chosen)
+  for setting in choosing.cells():
+    found = chosen[setting.dataset][setting.method]
+    assert [each['fields'] for each in found['candidates']] == (
+        choosing.candidates(setting))
+    best = max(found['candidates'], key=lambda each: each['score'])
+    assert found['fields'] == best['fields']
 
 
 @pytest.mark.slow
@@ -72,7 +122,7 @@ def test_every_setting_can_be_trained():
                                   building.make_model(config, dataset))
     assert method.private == (setting.method != 'sgd')
   # Three methods of the figure have two networks.
-  assert len(seen) == 3 * 7 * 2 + 3 + 1
+  assert len(seen) == 3 * 8 + 3 * 7 + 3 + 3 * 3 + 1
 
 
 def test_the_recipe_of_de_et_al():
