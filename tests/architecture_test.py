@@ -36,7 +36,7 @@ _ALLOWED = {
 # The audit program may import every package by name.
 _ALLOWED['audit/suite'] = _ALLOWED['audit'] | {
     'audit', 'data', 'papers', 'report', 'runs', 'stats', 'theory', 'mpc',
-    'release'}
+    'release', 'features'}
 _ALLOWED['cli'] = {*_ALLOWED, 'audit'} - {'audit/suite'}
 _PACKAGE = sorted((_ROOT / 'dpjax').rglob('*.py'))
 _CODE = _PACKAGE + sorted((_ROOT / 'experiments').rglob('*.py')) + sorted(

@@ -20,11 +20,14 @@ from dpjax.audit.suite import adaptive
 from dpjax.audit.suite import density
 from dpjax.audit.suite import ecdf
 from dpjax.audit.suite import estimators
+from dpjax.audit.suite import features
 from dpjax.audit.suite import methods
 from dpjax.audit.suite import quantiles
 from dpjax.audit.suite import showcases
 from dpjax.audit.target import Noise
 from dpjax.audit.target import Target
+from dpjax.features.normalisation import PrivateNormalisation
+from dpjax.features.whitening import PrivateWhitening
 from dpjax.privacy import additive
 from dpjax.privacy import discrete
 from dpjax.privacy import inverse
@@ -303,6 +306,18 @@ ESTIMATORS: Mapping[str, Callable[[], Auditable]] = {
     f'estimate_{name}': functools.partial(_audited, audit, make, _FEW | fields)
     for name, (audit, make, fields) in _OF_ESTIMATORS.items()}
 
+_MOMENTS: Fields = dict(noise_multiplier=4.0, num_examples=3)
+_OF_FEATURES: Mapping[str, tuple[Maker, Maker, Fields]] = {
+    'normalisation': (features.normalisation, PrivateNormalisation,
+                      dict(mean_norm=1.0, square_norm=2.0)),
+    'whitening': (features.whitening, PrivateWhitening, {}),
+}
+FEATURES: Mapping[str, Callable[[], Auditable]] = {
+    f'features_{name}{suffix}': functools.partial(
+        _audited, audit, make, _MOMENTS | fields | adjacency)
+    for name, (audit, make, fields) in _OF_FEATURES.items()
+    for suffix, adjacency in _BOTH.items()}
+
 METHODS: Mapping[str, Callable[[], Auditable]] = {
     **{name: functools.partial(methods.game, name)
        for name in methods.METHODS},
@@ -311,7 +326,7 @@ METHODS: Mapping[str, Callable[[], Auditable]] = {
 }
 
 TARGETS = {**MECHANISMS, **QUANTILES, **CURVES, **DENSITIES,
-           **ESTIMATORS, **METHODS,
+           **ESTIMATORS, **FEATURES, **METHODS,
            **showcases.SHOWCASES}
 
 
