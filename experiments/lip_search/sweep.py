@@ -74,7 +74,7 @@ class Setting:
 # long.
 _TINY = dict(folds=5, repeats=2, steps=(25, 50, 100, 200))
 _SMALL = dict(folds=5, repeats=1, steps=(100, 200, 400))
-_LARGE = dict(folds=2, repeats=1, steps=(100, 200, 400))
+_LARGE = dict(folds=1, repeats=1, steps=(100, 200, 400))
 BUDGETS = {
     'breast_cancer': _TINY,
     'german_credit': _TINY,
