@@ -140,6 +140,9 @@ def _check_method(config: TrainingConfig) -> None:
   if not method.epsilon_valid and not config.allow_unsound:
     raise ValueError(f'{config.method} is not private: its epsilon does not '
                      'hold; allow_unsound confirms that you accept that')
+  if method.activations == 'adaptive_balls' and config.depth == 0:
+    raise ValueError(f'{config.method} adapts the radii of balls behind hidden '
+                     'layers: depth must be at least 1, got 0')
   if method.linear and config.depth not in (None, 0):
     raise ValueError(f'{config.method} trains a linear model: depth must be 0, '
                      f'got {config.depth}')

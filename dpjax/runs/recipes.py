@@ -91,15 +91,18 @@ def _of_features(method: str, num_train: int) -> Recipe:
   """Returns defaults for features of norm 1: a linear model, large rates.
 
   The sensitivity of a single layer does not depend on the norm of its weights,
-  so their limit is wide.
+  so their limit is wide. Adaptive balls are behind hidden layers.
   """
   rate = 32.0 if num_train >= _LARGE else 4.0
-  clips = training_methods.METHODS[method].clips
+  declared = training_methods.METHODS[method]
+  general = {**_general(method, num_train), 'input_radius': 1.0}
+  if declared.activations == 'adaptive_balls':
+    return general
   return {
-      **_general(method, num_train), 'depth': 0, 'input_radius': 1.0,
-      'weight_norm': 200.0, 'temperature': 1.0,
+      **general, 'depth': 0, 'weight_norm': 200.0, 'temperature': 1.0,
       # The mean of clipped gradients is as small as the clip norm.
-      'clip_norm': 0.3, 'learning_rate': rate / 0.3 if clips else rate}
+      'clip_norm': 0.3,
+      'learning_rate': rate / 0.3 if declared.clips else rate}
 
 
 def _of_columns(method: str, num_train: int) -> Recipe:
@@ -107,8 +110,11 @@ def _of_columns(method: str, num_train: int) -> Recipe:
 
   With all records in each step and momentum, few steps converge.
   """
+  features = _of_features(method, num_train)
+  if features['depth']:
+    return features
   rate = 2.0 if num_train < _SMALL else 8.0 if num_train < _LARGE else 16.0
   return {
-      **_of_features(method, num_train), 'learning_rate': rate,
-      'optimizer': 'momentum', 'num_steps': 200, 'logit_clip': 0.3,
+      **features, 'learning_rate': rate, 'optimizer': 'momentum',
+      'num_steps': 200, 'logit_clip': 0.3,
       'batch_size': float(min(num_train, _MOST_AT_ONCE))}

@@ -34,8 +34,8 @@ NAMES = {
 # of momentum ten times its rate. With these factors one range of rates serves
 # all optimisers.
 _RATE_FACTORS = {'sgd': 1.0, 'momentum': 0.1, 'adam': 0.02}
-# Features of norm 1 give small gradients.
-_FEATURES_FACTOR = 40.0
+# Linear models on features of norm 1 have small gradients.
+_LINEAR_FACTOR = 40.0
 
 _DIMENSIONS = (
     search_space.Real(name='sgd_learning_rate', low=0.1, high=10.0, log=True),
@@ -80,6 +80,9 @@ def space(method: str, *, num_train: int, steps: tuple[int, ...],
       search_space.Levels(name='batch_size', values=batch_sizes(num_train)),
       search_space.Levels(name='num_steps', values=steps),
       search_space.Choice(name='features', values=features))}
+  if method == 'lip_adaptive':
+    # It adapts the radii of balls behind hidden layers.
+    dimensions['depth'] = search_space.integers('depth', 1, 2)
   return tuple(dimensions[name] for name in NAMES[method])
 
 
@@ -95,7 +98,9 @@ def to_config(point: search_space.Point) -> dict[str, Any]:
 def _factor(fields: Mapping[str, Any]) -> float:
   """Returns the ratio of a learning rate to the one that is searched."""
   factor = _RATE_FACTORS[fields['optimizer']]
-  return factor * (1.0 if fields['features'] == 'none' else _FEATURES_FACTOR)
+  if fields['features'] == 'none' or fields['depth']:
+    return factor
+  return factor * _LINEAR_FACTOR
 
 
 def to_point(space_: search_space.Space,
@@ -120,5 +125,6 @@ def describe(name: str) -> str:
     return '; '.join(f'[{rates.low * factor:g}, {rates.high * factor:g}] '
                      f'for {optimizer}'
                      for optimizer, factor in _RATE_FACTORS.items()) + (
-                         f'; {_FEATURES_FACTOR:g} times as much on features')
+                         f'; {_LINEAR_FACTOR:g} times as much for linear '
+                         'models on features')
   return '-'

@@ -117,9 +117,11 @@ def test_rates_are_those_of_the_optimizer():
   assert space.to_config(point) == dict(learning_rate=.04, optimizer='adam',
                                         depth=1, features='none')
   point = dict(sgd_learning_rate=2., optimizer='momentum', features='unit',
-               input_radius=3.)
-  assert space.to_config(point) == dict(learning_rate=8., optimizer='momentum',
-                                        features='unit', input_radius=1.)
+               input_radius=3., depth=0)
+  assert space.to_config(point) == dict(
+      learning_rate=8., optimizer='momentum', features='unit', input_radius=1.,
+      depth=0)
+  assert space.to_config(point | dict(depth=1))['learning_rate'] == .2
 
 
 def test_settings_have_the_budgets_of_the_table():

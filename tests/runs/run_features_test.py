@@ -93,6 +93,16 @@ def test_runs_train_a_linear_model_by_default(config, dataset, size):
   assert result.epsilon <= 1 and result.num_nonfinite < 10 * 4
 
 
+@pytest.mark.parametrize('features', ['unit', 'crossed'])
+def test_adaptive_balls_are_behind_hidden_layers(features):
+  config = dataclasses.replace(_OF_TABLE, method='lip_adaptive',
+                               features=features)
+  result, = training.train([config], dataset=_TABLE)
+  assert result.config.depth == 1 and result.config.input_radius == 1
+  with pytest.raises(ValueError, match='depth must be at least 1, got 0'):
+    configuration.check(dataclasses.replace(config, depth=0))
+
+
 def test_a_perceptron_may_have_hidden_layers():
   config = dataclasses.replace(_OF_TABLE, depth=1, width=3)
   result, = training.train([config], dataset=_TABLE)
