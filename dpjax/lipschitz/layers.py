@@ -15,6 +15,7 @@ from dpjax import errors
 from dpjax.lipschitz import convolution
 from dpjax.lipschitz import node as nodes
 from dpjax.lipschitz import norms
+from dpjax.lipschitz import orthogonal
 from dpjax.lipschitz import primitives
 from dpjax.lipschitz.node import Context
 from dpjax.lipschitz.node import Limits
@@ -42,12 +43,16 @@ class Dense:
     bias_norm: public bound on ||b||_2 that `constrain` keeps; None leaves b
       unbounded, and then the norm of the output has no bound.
     kernel_init: initialiser of W.
+    orthogonal: whether `constrain` keeps W near orthogonal, by one step of
+      `orthogonal.retract`, whatever the limits; its norm is then at most 1, and
+      W keeps the norm of records, and of cotangents if it is square.
   """
   name: str
   width: int
   use_bias: bool = True
   bias_norm: float | None = None
   kernel_init: nn.initializers.Initializer = _LECUN
+  orthogonal: bool = False
 
   def __post_init__(self) -> None:
     errors.check_at_least(f'width of {self.name!r}', self.width, 1)
@@ -74,6 +79,10 @@ class Dense:
                 limits: Limits) -> tuple[Params, Array]:
     """Rescales W by its certified spectral norm; see `Limits`."""
     del shape
+    if self.orthogonal:
+      kernel, bound = orthogonal.retract(params['kernel'])
+      return ({**params, 'kernel': kernel, **_projected_bias(self, params)},
+              bound * _ROUNDING_MARGIN)
     bound = norms.spectral_upper_bound(
         params['kernel'], num_iterations=limits.num_iterations,
         any_scale=limits.any_scale)
@@ -277,14 +286,20 @@ def _rescaled(layer: _Affine, params: Params, bound: Array,
   """Rescales the kernel and projects the bias; returns the certified norm too.
   """
   scale = limits.rescale(bound)
-  rescaled = {**params, 'kernel': params['kernel'] * scale}
-  if layer.use_bias and layer.bias_norm is not None:
-    length = jnp.sqrt(jnp.einsum('i,i->', params['bias'], params['bias'],
-                                 precision=jax.lax.Precision.HIGHEST))
-    # Slightly below the bound, so that rounding does not exceed it.
-    target = layer.bias_norm / _ROUNDING_MARGIN
-    rescaled['bias'] = params['bias'] * (target / jnp.maximum(length, target))
+  rescaled = {**params, 'kernel': params['kernel'] * scale,
+              **_projected_bias(layer, params)}
   return rescaled, limits.certify(bound, scale)
+
+
+def _projected_bias(layer: _Affine, params: Params) -> Params:
+  """Returns {'bias': the bias within its bound}, or {} if it has no bound."""
+  if not layer.use_bias or layer.bias_norm is None:
+    return {}
+  length = jnp.sqrt(jnp.einsum('i,i->', params['bias'], params['bias'],
+                               precision=jax.lax.Precision.HIGHEST))
+  # Slightly below the bound, so that rounding does not exceed it.
+  target = layer.bias_norm / _ROUNDING_MARGIN
+  return {'bias': params['bias'] * (target / jnp.maximum(length, target))}
 
 
 def _affine_bound(layer: _Affine, certificate: Array, radius: Scalar,

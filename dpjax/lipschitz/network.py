@@ -1,4 +1,4 @@
-"""Chains and residual sums of layers, and networks with gradient bounds."""
+"""Chains of layers, and networks with gradient bounds."""
 
 from collections.abc import Callable, Mapping
 import dataclasses
@@ -123,98 +123,6 @@ class Chain:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Residual:
-  """A residual block: shortcut(x) + branch(x), or half of this sum. NET-08.
-
-  Barczewski (2025, Definition 2.6.4). The Lipschitz constant is c_shortcut +
-  c_branch (equation 5.2.7). The gradient of a parameter in the branch does not
-  pass through the shortcut. Each plain sum whose branch has constant 1 doubles
-  the bound, which gives 2^18 in WRN-40-4 (erratum E12). It doubles forward
-  bounds too; section 5.2.2 says that they grow linearly (erratum E29). With
-  `averaged` the bounds do not grow.
-
-  Attributes:
-    name: key in the parameter tree.
-    branch: chain of layers.
-    shortcut: identity (an empty chain) or a projection.
-    averaged: whether the sum is halved.
-  """
-  name: str
-  branch: Chain
-  shortcut: Chain
-  averaged: bool = False
-
-  def __post_init__(self) -> None:
-    if self.branch.name == self.shortcut.name:
-      raise ValueError(f'branch and shortcut of {self.name!r} share the name '
-                       f'{self.branch.name!r}; give them different names')
-
-  def output_shape(self, shape: Shape) -> Shape:
-    """Returns the output shape of both sides; they must agree."""
-    left = self.branch.output_shape(shape)
-    right = self.shortcut.output_shape(shape)
-    if left != right:
-      raise ValueError(f'branch and shortcut of {self.name!r} must have the '
-                       f'same output shape, got {list(left)} and '
-                       f'{list(right)}')
-    return left
-
-  def init(self, key: PRNGKey, shape: Shape) -> Params:
-    """Returns the initial parameters of both sides by name."""
-    keys = jax.random.split(key)
-    by_name = {side.name: side.init(k, shape)
-               for side, k in zip(self._sides, keys, strict=True)}
-    return {name: params for name, params in by_name.items() if params}
-
-  def apply(self, params: Params, x: Array, context: Context) -> Array:
-    """Returns the sum or the average of both sides at x."""
-    left, right = (side.apply(params.get(side.name, {}), x,
-                              context)
-                   for side in self._sides)
-    return (left + right) * self._weight
-
-  def constrain(self, params: Params, shape: Shape,
-                limits: Limits) -> tuple[Params, PyTree]:
-    """Constrains both sides; returns weights and certified norms by name."""
-    constrained, certificate = dict(params), {}
-    for side in self._sides:
-      if side.name in params:
-        constrained[side.name], certificate[side.name] = side.constrain(
-            params[side.name], shape, limits)
-    return constrained, certificate
-
-  def output_bound(self, certificate: PyTree, radius: Scalar, shape: Shape
-                   ) -> Scalar:
-    """Returns the sum of both sides' output bounds, halved if averaged."""
-    return self._weight * sum(
-        side.output_bound(certificate.get(side.name, {}), radius, shape)
-        for side in self._sides)
-
-  def backward(self, certificate: PyTree, cotangent: Scalar, radius: Scalar,
-               shape: Shape, rule: WeightRule | None
-               ) -> tuple[Scalar, PyTree]:
-    """Returns the summed cotangent bounds and each side's gradient bounds."""
-    total: Scalar = 0.0
-    bounds: dict[str, PyTree] = {}
-    for side in self._sides:
-      side_cotangent, side_bounds = side.backward(
-          certificate.get(side.name, {}), cotangent * self._weight, radius,
-          shape, rule)
-      total = total + side_cotangent
-      if side_bounds:
-        bounds[side.name] = side_bounds
-    return total, bounds
-
-  @property
-  def _sides(self) -> tuple[Chain, Chain]:
-    return self.branch, self.shortcut
-
-  @property
-  def _weight(self) -> float:
-    return 0.5 if self.averaged else 1.0
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class Network:
   """A chain of layers from records of one shape to logits.
 
@@ -323,7 +231,7 @@ class Network:
     if not loss_lipschitz > 0:
       raise ValueError('the Lipschitz constant of a loss must be > 0, got '
                        f'{loss_lipschitz}')
-    certificate = self.fill(weight_norm)
+    certificate = _largest_norms(self.root, self.fill(weight_norm))
     bounds = self.gradient_bounds(certificate, loss_lipschitz=loss_lipschitz,
                                   rule=rule)
     if not bounds:
@@ -361,18 +269,34 @@ class Network:
 def _with_radii(node: Node, certificate: PyTree,
                 radii: Mapping[str, Array]) -> PyTree:
   """Returns the certificate with the radius of every adaptive ball added."""
-  if getattr(node, 'adaptive', False):
-    return radii[node.name]
-  inner = (*getattr(node, 'nodes', ()), *(
-      side for side in (getattr(node, 'branch', None),
-                        getattr(node, 'shortcut', None)) if side is not None))
+  return _mapped(lambda leaf, old: radii[leaf.name] if getattr(
+      leaf, 'adaptive', False) else old, node, certificate)
+
+
+def _largest_norms(node: Node, certificate: PyTree) -> PyTree:
+  """Returns the certificate with norm 1 for layers that stay orthogonal."""
+  return _mapped(lambda leaf, old: 1.0 if getattr(
+      leaf, 'orthogonal', False) else old, node, certificate)
+
+
+def _mapped(function: Callable[[Node, PyTree], PyTree], node: Node,
+            certificate: PyTree) -> PyTree:
+  """Returns the certificate with function(layer, entry) for every layer."""
+  inner = _inner(node)
   if not inner:
-    return certificate
-  by_name = {child.name: _with_radii(
-      child, certificate.get(child.name, {}), radii) for child in inner}
+    return function(node, certificate)
+  by_name = {child.name: _mapped(function, child, certificate.get(
+      child.name, {})) for child in inner}
   # Certificates have no entries for parameterless nodes.
   return {name: value for name, value in by_name.items()
           if not isinstance(value, dict) or value}
+
+
+def _inner(node: Node) -> list[Node]:
+  """Returns the nodes directly inside a node."""
+  sides = (getattr(node, name, None) for name in ('branch', 'shortcut'))
+  return [*getattr(node, 'nodes', ()),
+          *(side for side in sides if side is not None)]
 
 
 def fill_layers(params: Params, value: float) -> PyTree:
@@ -385,11 +309,8 @@ def fill_layers(params: Params, value: float) -> PyTree:
 def _walk(node: Node, visit: Callable[[Node], None]) -> None:
   """Calls `visit` on a node and on all nodes inside it."""
   visit(node)
-  for inner in getattr(node, 'nodes', ()):
+  for inner in _inner(node):
     _walk(inner, visit)
-  for side in (getattr(node, 'branch', None), getattr(node, 'shortcut', None)):
-    if side is not None:
-      _walk(side, visit)
 
 
 def _is_parameterless(node: Node) -> bool:

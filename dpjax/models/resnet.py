@@ -8,8 +8,8 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Node
+from dpjax.lipschitz.residual import Residual
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -73,7 +73,7 @@ def _block(name: str, in_channels: int, out_channels: int, stride: int,
   # Images are halved only where channels double, so one test covers both.
   if in_channels != out_channels:
     shortcut = (_conv('conv', out_channels, 1, stride), *bounding.norm('norm'))
-  return Residual(name=name, averaged=averaged,
+  return Residual(name=name, share=0.5 if averaged else None,
                   branch=Chain(name='branch', nodes=branch),
                   shortcut=Chain(name='shortcut', nodes=shortcut))
 

@@ -10,8 +10,8 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Node
+from dpjax.lipschitz.residual import Residual
 from dpjax.models import model as models
 from dpjax.models.bounding import Bounding
 from dpjax.models.model import Model
@@ -84,7 +84,7 @@ def _block(name: str, in_channels: int, out_channels: int, stride: int,
     # In a certified network the shortcut's convolution needs a bound, too.
     bound = () if bounding.kind == 'none' else bounding.before('shortcut')
     shortcut = (*bound, _conv('conv', out_channels, 1, stride, use_bias))
-  return Residual(name=name, averaged=averaged,
+  return Residual(name=name, share=0.5 if averaged else None,
                   branch=Chain(name='branch', nodes=tuple(branch)),
                   shortcut=Chain(name='shortcut', nodes=shortcut))
 

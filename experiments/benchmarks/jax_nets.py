@@ -12,7 +12,7 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
+from dpjax.lipschitz.residual import Residual
 from dpjax.models import model as models
 from dpjax.models.model import Model
 from dpjax.typing import Array, Batch, Params, PRNGKey

@@ -18,7 +18,7 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
+from dpjax.lipschitz.residual import Residual
 from dpjax.typing import Batch
 
 _SIZE, _CLIP = 9, 0.3
@@ -46,7 +46,7 @@ def _block(name, channels, *, averaged=False, stride=1, projected=False):
             _conv('conv', channels, strides=(stride, stride)))
   shortcut = (_conv('conv', channels, kernel_size=(1, 1), use_bias=False,
                     strides=(stride, stride)),) if projected else ()
-  return Residual(name=name, averaged=averaged,
+  return Residual(name=name, share=0.5 if averaged else None,
                   branch=Chain(name='branch', nodes=branch),
                   shortcut=Chain(name='shortcut', nodes=shortcut))
 

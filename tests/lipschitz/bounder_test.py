@@ -18,7 +18,7 @@ from dpjax.lipschitz import pooling
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
+from dpjax.lipschitz.residual import Residual
 from dpjax.models import mlp
 from dpjax.typing import Batch
 

@@ -19,7 +19,7 @@ from dpjax.lipschitz import reparametrisation
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
+from dpjax.lipschitz.residual import Residual
 from dpjax.typing import Batch
 
 LOSS = losses.cross_entropy()

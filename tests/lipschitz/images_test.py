@@ -14,8 +14,8 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import projection
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.residual import Residual
 
 IMAGE = (4, 6, 2)
 # The last number counts the places at which each bias entry is added.

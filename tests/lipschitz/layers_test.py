@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import linalg
 
 from dpjax.lipschitz import layers
 from dpjax.lipschitz import normalisation
@@ -16,8 +17,8 @@ from dpjax.lipschitz import pooling
 from dpjax.lipschitz import projection
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.residual import Residual
 
 IMAGE = (6, 6, 2)
 
@@ -81,6 +82,10 @@ ROWS = {
     node=layers.Dense(name='d', width=3, use_bias=False), shape=(4,),
     worst=lambda rng: rng.normal(size=4),
     printed_parameters=lambda params, x: np.linalg.norm(x) * (1 + 1e-9)),
+  'orthogonal dense': Row(
+    node=layers.Dense(name='d', width=4, orthogonal=True), shape=(4,),
+    params={'kernel': jnp.float32(linalg.hadamard(4) / 2),
+            'bias': jnp.zeros(4)}, worst=lambda rng: rng.normal(size=4)),
   # E7 (ii): the reshaped kernel has norm 3, the map 8.3 or 9.
   'conv': Row(
     node=layers.Conv(name='c', channels=1), shape=(8, 8, 1), params=_ONES,
@@ -161,11 +166,17 @@ ROWS = {
     shape=(2,), params={'b': {'d': {'kernel': jnp.eye(2), 'bias': jnp.zeros(2)}}},
     worst=lambda rng: rng.normal(size=2), printed_input=_ONE, wrong=('input',)),
   'averaged residual': Row(
-    node=Residual(name='r', averaged=True, branch=Chain(name='b', nodes=(
+    node=Residual(name='r', share=0.5, branch=Chain(name='b', nodes=(
       layers.Dense(name='d', width=2),)), shortcut=Chain(name='s', nodes=(
         layers.Dense(name='d', width=2),))),
     shape=(2,), params={side: {'d': {'kernel': 2 * jnp.eye(2),
                                      'bias': jnp.zeros(2)}} for side in 'bs'},
+    worst=lambda rng: rng.normal(size=2)),
+  'residual with a share': Row(
+    node=Residual(name='r', share=0.125, branch=Chain(name='b', nodes=(
+      layers.Dense(name='d', width=2, use_bias=False),)),
+                  shortcut=Chain(name='s', nodes=())),
+    shape=(2,), params={'b': {'d': {'kernel': 3 * jnp.eye(2)}}},
     worst=lambda rng: rng.normal(size=2)),
 }
 

@@ -20,9 +20,9 @@ from dpjax.lipschitz import projection
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
 from dpjax.lipschitz.node import UnknownConstant
+from dpjax.lipschitz.residual import Residual
 from tests.lipschitz.gradient_norms import dig
 from tests.lipschitz.gradient_norms import lengths_of
 from tests.lipschitz.gradient_norms import LOSS
@@ -39,7 +39,8 @@ def _chain(name, *nodes):
 
 def _residual(name, *branch, shortcut=(), averaged=False):
   return Residual(name=name, branch=_chain('branch', *branch),
-                  shortcut=_chain('shortcut', *shortcut), averaged=averaged)
+                  shortcut=_chain('shortcut', *shortcut),
+                  share=0.5 if averaged else None)
 
 
 def _network(shape, *nodes, input_radius=1.5):
@@ -166,7 +167,7 @@ def test_a_branch_parameter_does_not_see_the_shortcut():
   assert sent == pytest.approx(2 * (1 + 15))
   assert bounds['branch']['y'] == pytest.approx(2 * math.sqrt(3 + 1))
   assert bounds['branch']['x'] == pytest.approx(2 * 3 * math.sqrt(1 + 1))
-  halved = dataclasses.replace(block, averaged=True)
+  halved = dataclasses.replace(block, share=0.5)
   sent, bounds = halved.backward(certificate, 2.0, 1.0, (3,), None)
   assert sent == pytest.approx(1 + 15)
   assert bounds['branch']['x'] == pytest.approx(3 * math.sqrt(1 + 1))

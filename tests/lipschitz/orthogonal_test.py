@@ -4,10 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import linalg
 
 from dpjax.lipschitz import convolution
+from dpjax.lipschitz import layers
 from dpjax.lipschitz import norms
 from dpjax.lipschitz import orthogonal
+from dpjax.lipschitz import projection
+from dpjax.lipschitz.network import Chain
+from dpjax.lipschitz.network import Network
 
 
 def _values(matrix):
@@ -130,3 +135,88 @@ def test_fault_a_lower_bound_as_the_guard(monkeypatch):
     norms.power_iteration(w, jnp.asarray([1., 0.01]), num_iterations=1)[0]))
   matrix = jnp.diag(jnp.asarray([1., 5.]))
   assert not np.all(np.isfinite(orthogonal.bjorck(matrix, num_iterations=20)))
+
+
+def _cases(rng):
+  """Yields matrices: orthogonal ones with noise, and others of any size."""
+  for rows, columns in ((1, 1), (7, 1), (1, 6), (8, 8), (40, 24), (24, 40),
+                        (64, 64), (300, 16)):
+    square = np.linalg.qr(rng.normal(size=(max(rows, columns),) * 2))[0]
+    orthogonal_ = square[:rows, :columns]
+    for noise in (0, 1e-6, 1e-3, 0.05, 0.3, 2.0):
+      yield orthogonal_ + noise * rng.normal(size=orthogonal_.shape)
+    yield 1.9999 * orthogonal_
+    yield 50 * rng.normal(size=(rows, columns))
+    yield np.ones((rows, columns))
+  for scale in (0.01, 1 / 8, 0.24, 3.0):
+    yield scale * linalg.hadamard(64)
+
+
+def test_the_norm_of_retracted_weights_is_bounded():
+  """No float64 norm is above the bound, and the bound is close to 1."""
+  for matrix in _cases(np.random.default_rng(4)):
+    for steps in (1, 3):
+      weights, bound = orthogonal.retract(jnp.asarray(matrix, jnp.float32),
+                                          num_steps=steps)
+      assert weights.shape == matrix.shape
+      assert _values(weights)[0] <= float(bound) <= 1.002
+
+
+def test_retracted_weights_stay_near_orthogonal():
+  rng = np.random.default_rng(5)
+  start = np.linalg.qr(rng.normal(size=(32, 32)))[0]
+  for noise in (1e-3, 1e-2, 3e-2):
+    moved = start + noise * rng.normal(size=start.shape)
+    weights, _ = orthogonal.retract(jnp.asarray(moved, jnp.float32))
+    off = np.abs(_values(moved) - 1).max()
+    # s (3 - s^2) / 2 = 1 - 3/2 e^2 - e^3 / 2 at s = 1 + e.
+    assert np.abs(_values(weights) - 1).max() <= 1.5 * off**2 + off**3 + 1e-5
+
+
+def test_the_retraction_keeps_the_tangent_part_of_noise():
+  """Half of the energy of noise on a square matrix remains."""
+  rng = np.random.default_rng(6)
+  start = np.linalg.qr(rng.normal(size=(64, 64)))[0]
+  noise = 1e-3 * rng.normal(size=start.shape)
+  tangent = noise - start @ (start.T @ noise + noise.T @ start) / 2
+  weights, _ = orthogonal.retract(jnp.asarray(start + noise, jnp.float32))
+  np.testing.assert_allclose(weights, start + tangent, atol=1e-4)
+  share = np.square(tangent).sum() / np.square(noise).sum()
+  assert share == pytest.approx((64 - 1) / (2 * 64), abs=0.03)
+
+
+@pytest.mark.parametrize('entry', [np.nan, np.inf, 1e30])
+def test_weights_without_a_norm_have_no_bound(entry):
+  weights = jnp.eye(4).at[1, 2].set(entry)
+  assert not float(orthogonal.retract(weights)[1]) < np.inf
+
+
+def test_a_fault_in_the_premise_would_be_noticed(monkeypatch):
+  """Without scaling down, the norm of a step from 3 is 9."""
+  weights = 3 * jnp.eye(5)
+  assert _values(orthogonal.retract(weights)[0])[0] <= 1.001
+  assert _values(orthogonal.bjorck_step(weights))[0] == pytest.approx(9)
+
+
+def test_orthogonal_layers_stay_so_and_do_not_make_bounds_grow():
+  """Sixteen layers have the gradient bounds of one, whatever weight_norm is."""
+  network = Network(input_shape=(6,), input_radius=1.0, root=Chain(
+      name='root', nodes=(*(layers.Dense(
+          name=f'd{number}', width=6, use_bias=False, orthogonal=True)
+                            for number in range(16)),
+                          layers.Dense(name='head', width=3, use_bias=False))))
+  network.check_bounds(weight_norm=50.0, loss_lipschitz=1.0)
+  rng = np.random.default_rng(0)
+  params = jax.tree.map(lambda leaf: jnp.asarray(
+      rng.normal(size=leaf.shape), jnp.float32), network.init(
+          jax.random.key(0)))
+  held, certificate = projection.clip_weights(network, weight_norm=50.0
+                                              ).constrain(params)
+  largest = [np.linalg.norm(np.float64(held[f'd{number}']['kernel']), 2)
+             for number in range(16)]
+  assert all(norm <= float(certificate[f'd{number}']) < 1.001
+             for number, norm in enumerate(largest))
+  bounds = network.gradient_bounds(certificate, loss_lipschitz=1.0)
+  head = float(certificate['head'])
+  assert [float(bounds[f'd{number}']) for number in range(16)] == pytest.approx(
+      [head] * 16, rel=0.01)

@@ -20,8 +20,8 @@ from dpjax.lipschitz import projection
 from dpjax.lipschitz import rules
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
 from dpjax.lipschitz.node import Context
+from dpjax.lipschitz.residual import Residual
 from dpjax.typing import Batch
 from tests.lipschitz.gradient_norms import lengths_of
 from tests.lipschitz.gradient_norms import LOSS
@@ -37,7 +37,8 @@ def _chain(name, *nodes):
 
 def _residual(name, *branch, shortcut=(), averaged=False):
   return Residual(name=name, branch=_chain('branch', *branch),
-                  shortcut=_chain('shortcut', *shortcut), averaged=averaged)
+                  shortcut=_chain('shortcut', *shortcut),
+                  share=0.5 if averaged else None)
 
 
 def _network(shape, *nodes, input_radius=1.5):
@@ -229,7 +230,7 @@ def _plain(node, params, x):
   if isinstance(node, Residual):
     both = sum(_plain(side, params.get(side.name, {}), x)
                for side in (node.branch, node.shortcut))
-    return both / 2 if node.averaged else both
+    return both if node.share is None else both / 2
   if isinstance(node, layers.Dense):
     return x @ params['kernel'] + params['bias'][None]
   if isinstance(node, layers.Conv):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpjax.lipschitz import layers
-from dpjax.lipschitz import network as networks
 from dpjax.lipschitz import pointwise
+from dpjax.lipschitz import residual
 from dpjax.models import bounding
 from dpjax.models import convnet
 from dpjax.models import mlp
@@ -67,8 +67,8 @@ def _lines(chain, shape, start=''):
   """Yields one line for each node, including those in residual blocks."""
   for node in chain.nodes:
     leaving = node.output_shape(shape)
-    if isinstance(node, networks.Residual):
-      yield f'{start}{node.name}{" averaged" * node.averaged}'
+    if isinstance(node, residual.Residual):
+      yield f'{start}{node.name}{" averaged" * (node.share == 0.5)}'
       yield from _lines(node.branch, shape, start + '  ')
       yield f'{start} +'
       yield from _lines(node.shortcut, shape, start + '  ')

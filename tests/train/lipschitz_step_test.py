@@ -15,7 +15,7 @@ from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import pooling
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
-from dpjax.lipschitz.network import Residual
+from dpjax.lipschitz.residual import Residual
 from dpjax.models import model as models
 from dpjax.sampling import PoissonSampler
 from dpjax.train import methods
@@ -30,7 +30,7 @@ _BRANCH = Chain(name='branch', nodes=(
   pointwise.activation('relu'), _CONV(name='conv')))
 _NETWORK = Network(root=Chain(name='root', nodes=(
   _CONV(name='stem'),
-  Residual(name='block', branch=_BRANCH, averaged=True,
+  Residual(name='block', branch=_BRANCH, share=0.5,
            shortcut=Chain(name='shortcut', nodes=())),
   pooling.max_pool(), pooling.global_average_pool(),
   layers.Dense(name='head', width=3))), input_shape=(4, 4, 2),
