@@ -210,3 +210,53 @@ def test_key_decides_the_start():
 def test_errors(changes, message):
   with pytest.raises(ValueError, match=message):
     mlp.mlp(**{'num_features': 3, 'num_classes': 2, **changes})
+
+
+def _gradient_norms(model, params, record, label):
+  """Returns the norms of a record's gradients by layer, and the cotangent's."""
+  def loss(params):
+    logits = model.apply(params, record[None])
+    return -jax.nn.log_softmax(logits)[0, label], logits
+
+  gradients, logits = jax.grad(loss, has_aux=True)(params)
+  cotangent = jax.nn.softmax(logits[0]) - jax.nn.one_hot(label, logits.shape[1])
+  return (jax.tree.map(jnp.linalg.norm, gradients),
+          float(jnp.linalg.norm(cotangent)))
+
+
+@pytest.mark.parametrize('depth', [1, 4, 16])
+def test_orthogonal_networks_attain_their_bounds(depth):
+  """Gradients of all layers have the norm of their bound, at every depth."""
+  model = mlp.orthogonal(num_features=5, num_classes=2, depth=depth, width=8)
+  params = model.init(jax.random.key(1))
+  head = f'dense_{depth:02d}'
+  # Both classes see the same hidden unit, with opposite signs.
+  params[head] = {'kernel': jnp.zeros([8, 2]).at[3].set(jnp.float32([2, -2]))}
+  record = jax.random.normal(jax.random.key(2), [5])
+  record /= jnp.linalg.norm(record)
+  norms, cotangent = _gradient_norms(model, params, record, 0)
+  certificate = {**model.network.fill(1.0), head: np.sqrt(8)}
+  bounds = model.network.gradient_bounds(certificate, loss_lipschitz=cotangent)
+  for name, bound in bounds.items():
+    assert float(norms[name]['kernel']) == pytest.approx(bound, rel=1e-4), name
+
+
+def test_a_share_keeps_deep_networks_near_shallow_ones():
+  shape = dict(num_features=5, num_classes=2, width=8)
+  deep = mlp.orthogonal(**shape, depth=9, share=0.01)
+  bounds = deep.network.gradient_bounds(deep.network.fill(1.0),
+                                        loss_lipschitz=1.0)
+  blocks = [bound['branch'][f'dense_{number:02d}'] for number, bound in (
+      (int(name[-2:]), bound) for name, bound in bounds.items()
+      if name.startswith('block'))]
+  assert len(blocks) == 8
+  np.testing.assert_allclose(blocks, 0.01, rtol=1e-5)
+  params = deep.init(jax.random.key(1))
+  x = jax.random.normal(jax.random.key(2), [20, 5])
+  x /= jnp.linalg.norm(x, axis=1, keepdims=True)
+  shallow = mlp.orthogonal(**shape, depth=1)
+  same = {'dense_00': params['dense_00'], 'dense_01': params['dense_09']}
+  gap = jnp.abs(deep.apply(params, x) - shallow.apply(same, x)).max()
+  assert 0 < float(gap) < 0.2
+  with pytest.raises(ValueError, match='share'):
+    mlp.orthogonal(**shape, depth=2, share=1.0)
