@@ -15,6 +15,7 @@ from typing import Any
 
 from dpjax.report import files
 from experiments import records
+from experiments.lip_search import sweep
 
 _RESULTS = pathlib.Path(__file__).parent / 'results'
 ROWS = _RESULTS / 'rows.csv'
@@ -76,6 +77,12 @@ def fields(dataset: str, method: str, *, num_train: int) -> dict[str, Any]:
             if name not in ('num_train', 'sampling_prob')}
   batch_size = max(1, round(found['sampling_prob'] * num_train))
   return {**chosen, 'batch_size': float(batch_size)}
+
+
+def datasets() -> list[str]:
+  """Returns the names of the data sets for which every method was searched."""
+  return [name for name, found in sorted(_read(FILE).items())
+          if found.keys() == set(sweep.METHODS)]
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from experiments import papers
 from experiments import records
 from experiments import summary
 from experiments import verdicts
+from experiments.lip_search import selected
 from experiments.lip_tabular import claims
 from experiments.lip_tabular import sweep
 
@@ -35,10 +36,26 @@ def table(rows: Sequence[records.Row]) -> str:
         f'{costs[key].seconds:.2f}'))
   return ('Test accuracy on the held-out fifth, mean +- standard error over '
           'seeds; epsilon is that of the event that ran, add-or-remove-one, '
-          'PLD; seconds of training for one run.\n\n' + tables.markdown(
+          f'PLD; seconds of training for one run. {_hyperparameters()}\n\n' +
+          tables.markdown(
               ('data set', 'method', 'n', 'runs', 'accuracy',
                'epsilon asked', 'epsilon spent', 'delta', 'noise multiplier',
                'seconds'), lines))
+
+
+def _hyperparameters() -> str:
+  """Says where the hyperparameters come from."""
+  names = selected.datasets()
+  lines = [line.dataset for line in papers.TABLE_5_4
+           if line.dataset not in names]
+  if not names:
+    return 'Hyperparameters are those of recipes.'
+  return (f'Hyperparameters on {", ".join(names)} are those that `lip_search` '
+          'selected, with as many trials for each method, on the training part '
+          'of the first split; test records of other splits were seen by that '
+          'choice, and epsilon does not cover it.' + (
+              f' On {", ".join(lines)} they are those of recipes.' if lines
+              else ''))
 
 
 def _order(key: tuple) -> tuple:

@@ -12,9 +12,10 @@ Kinds of settings for every data set:
   grid     epsilon in {0.5, 1, 2, 4, 8} at delta = 1/n^1.1
 
 Hyperparameters are those that `lip_search` selected, with as many trials for
-each method, on the training part of the first split. That is not part of the
-epsilon of a row; the rows of `lip_search` have its price. Test records of other
-splits are among those that were searched.
+each method, on the training part of the first split; where it has no rows yet,
+those of recipes. That is not part of the epsilon of a row; the rows of
+`lip_search` have its price. Test records of other splits are among those that
+were searched.
 
 Expected accuracy on breast cancer at epsilon 1.672: dp_sgd 0.96, lip_dp_sgd
 0.97, fix_lip_dp_sgd 0.95 (printed: 0.773, 0.798, and a missing cell).

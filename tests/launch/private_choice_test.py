@@ -75,7 +75,7 @@ def test_the_command_of_the_page(tmp_path):
     ((*_LISTS, '--num_canaries=5'), 'canaries'),
     ((*_LISTS, '--num_folds=500'), 'must have 1 to'),
     ((*_LISTS, '--method=lip_adaptive', '--depth=0,1', '--noise=gaussian'),
-     'no ball of this network is adaptive'),
+     'depth must be at least 1'),
     ((*_LISTS, '--epsilon=0.0001', '--mean_runs=1e9', '--num_steps=1',
       '--delta=1e-11'), 'delta must be above')])
 def test_bad_choices_are_refused_in_one_line(words, message, tmp_path):
