@@ -133,6 +133,11 @@ def make_model(config: TrainingConfig, dataset: AnyDataset) -> Model:
 
 def _perceptron(config: TrainingConfig, data: Shapes) -> Model:
   """Builds a fully connected network, for tables."""
+  if config.model == 'orthogonal':
+    return mlp.orthogonal(
+        num_features=data.record[0], num_classes=data.num_classes,
+        depth=known(config.depth), width=known(config.width),
+        share=config.branch_share, input_radius=known(config.input_radius))
   method = training_methods.METHODS[config.method]
   balls = method.activations in _BALLS
   return mlp.mlp(

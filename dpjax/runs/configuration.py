@@ -111,6 +111,10 @@ def _check_networks(config: TrainingConfig) -> None:
     raise ValueError('views of a record are augmented images; tables have '
                      'none')
   method = training_methods.METHODS[config.method]
+  if config.model == 'orthogonal':
+    _check_orthogonal(config, method)
+  elif config.branch_share is not None:
+    raise ValueError('branch_share needs model = orthogonal')
   if config.views > 1 and not method.views:
     raise ValueError(f'{config.method} bounds single views, not the mean of '
                      'views; with views above 1, method must be one of '
@@ -119,6 +123,21 @@ def _check_networks(config: TrainingConfig) -> None:
     raise ValueError(f'{config.method} is bounded in float32 only; with '
                      f'compute_dtype = {config.compute_dtype}, method must be '
                      f'one of {", ".join(options.IN_ANY_DTYPE)}')
+
+
+def _check_orthogonal(config: TrainingConfig,
+                      method: training_methods.TrainingMethod) -> None:
+  """Checks that a method can train the network that keeps norms."""
+  if (method.linear or method.activations == 'adaptive_balls' or
+      not method.gaussian and method.bounds_weights):
+    raise ValueError(f'{config.method} needs a network of its own: with it, '
+                     'model must be mlp')
+  if config.depth == 0:
+    raise ValueError('model = orthogonal has hidden layers: depth must be at '
+                     'least 1, got 0')
+  if config.weights != 'free':
+    raise ValueError('model = orthogonal keeps its weights orthogonal: weights '
+                     f'must be free, got {config.weights}')
 
 
 def _check_method(config: TrainingConfig) -> None:
@@ -172,7 +191,8 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   # Delta is a power of 1/n: a delta of 1/n would allow a release to publish
   # one record at random.
   recipe = recipes.recipe(config.method, num_train=num_slots,
-                          images=images, features=config.features)
+                          images=images, features=config.features,
+                          model=config.model)
   defaults: dict[str, Any] = {
       **recipe, **run_sampling.defaults(config, recipe, num_slots=num_slots),
       'num_examples': num_train,

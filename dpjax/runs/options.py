@@ -28,7 +28,7 @@ METHODS = tuple(training_methods.METHODS)
 WITH_VIEWS = training_methods.having('views')
 IN_ANY_DTYPE = training_methods.having('any_dtype')
 RECERTIFYING = training_methods.having('recertifies')
-TABLE_MODELS = ('mlp',)
+TABLE_MODELS = ('mlp', 'orthogonal')
 IMAGE_MODELS = ('convnet', 'wide_resnet', 'resnet')
 SAMPLERS = ('poisson', 'fixed_size', 'random_allocation', 'cyclic')
 WITH_BANDS = ('square_root', 'inverse_square_root', 'optimal_banded')
@@ -114,9 +114,8 @@ class TrainingConfig:
       'Default: the whole batch.', check=_AT_LEAST_1))
   depth: int | None = field(default=None, metadata=about(
       NETWORK, 'Number of hidden layers of a perceptron, >= 0; convolutions of '
-      'a ConvNet; 6 n + 4 or 6 n + 2 for residual networks. Default: 1, and 2 '
-      'for images. For some data sets, values selected by a search replace the '
-      'defaults.', check=settings.at_least(0), filled=True))
+      'a ConvNet; 6 n + 4 or 6 n + 2 for residual networks. Default: 1, 2 for '
+      'images, and 0 with features.', check=settings.at_least(0), filled=True))
   width: int | None = field(default=None, metadata=about(
       NETWORK, 'Units of every hidden layer of a perceptron; units of the '
       'hidden dense layer of a ConvNet; widening factor of a wide residual '
@@ -174,8 +173,9 @@ class TrainingConfig:
       DATA, 'Number of folds of equal size.', check=settings.at_least(2),
       later=True))
   model: str | None = field(default=None, metadata=about(
-      NETWORK, 'Network: mlp for tables (default), convnet (default), '
-      'wide_resnet or resnet for images.',
+      NETWORK, 'Network: mlp (default) or orthogonal for tables and features, '
+      'convnet (default), wide_resnet or resnet for images. orthogonal is a '
+      'perceptron that keeps norms, see `models.mlp`.',
       choices=TABLE_MODELS + IMAGE_MODELS, later=True, filled=True))
   residual: str = field(default='averaged', metadata=about(
       NETWORK, 'Residual networks: whether sums of branches are halved. Plain '
@@ -317,6 +317,10 @@ class TrainingConfig:
       'binned, the columns and bins of each; crossed, bins of columns and of '
       'pairs of columns. Of images: scattering, averages of wavelet moduli.',
       choices=FEATURES, later=True))
+  branch_share: float | None = field(default=None, metadata=about(
+      NETWORK, 'model = orthogonal: weight in (0, 1) of every hidden layer but '
+      'the first in a mean with its input. Default: a plain chain of layers.',
+      check=errors.check_open_unit, later=True))
 
   @property
   def num_slots(self) -> int:

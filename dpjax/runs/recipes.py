@@ -31,7 +31,7 @@ _MOST_AT_ONCE = 65_536
 
 
 def recipe(method: str, *, num_train: int, images: bool = False,
-           features: str = 'none') -> Recipe:
+           features: str = 'none', model: str | None = None) -> Recipe:
   """Returns the default hyperparameters of a method: option -> value.
 
   Args:
@@ -39,10 +39,13 @@ def recipe(method: str, *, num_train: int, images: bool = False,
     num_train: number n of training records, public.
     images: whether records are images.
     features: a name of `options.FEATURES`; all but 'none' have norm 1.
+    model: a name of a network; None for the default.
   """
   method = training_methods.METHODS[method].same_recipe_as or method
   if images:
     return _of_images(method, num_train)
+  if model == 'orthogonal':
+    return _of_orthogonal(method, num_train, features)
   if features == 'scattering':
     return _of_features(method, num_train)
   if features != 'none':
@@ -118,3 +121,20 @@ def _of_columns(method: str, num_train: int) -> Recipe:
       **features, 'learning_rate': rate, 'optimizer': 'momentum',
       'num_steps': 200, 'logit_clip': 0.3,
       'batch_size': float(min(num_train, _MOST_AT_ONCE))}
+
+
+def _of_orthogonal(method: str, num_train: int, features: str) -> Recipe:
+  """Returns defaults for a perceptron that keeps norms.
+
+  All weights have norm 1, and the temperature makes the logits large enough: so
+  one learning rate serves the head and the hidden layers. One noise scale for
+  all layers is best, because a unit of noise moves the logits by as much as the
+  bound of its layer.
+  """
+  changes = {} if features != 'none' else {
+      'input_radius': _SHARED['input_radius']}
+  return {
+      **_of_columns(method, num_train), 'depth': 2, 'width': 64,
+      'activation': 'maxmin', 'allocation': 'global', 'weight_norm': 1.0,
+      'temperature': 0.05, 'logit_clip': 6.0, 'clip_norm': 6.0,
+      'learning_rate': 0.005 if num_train < _SMALL else 0.05, **changes}
