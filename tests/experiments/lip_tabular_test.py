@@ -2,7 +2,9 @@
 
 import dataclasses
 import math
+import warnings
 
+import numpy as np
 import pytest
 
 from dpjax.data import registry as registry_of_data
@@ -178,3 +180,13 @@ def test_claims_over_the_data_sets():
 def test_every_data_set_is_printed_about():
   assert all(verdict.verdict == verdicts.NOT_RUN
              for verdict in verdicts.check(report.verdict([])))
+
+
+def test_trees_take_classes_of_few_records():
+  x = np.random.default_rng(0).normal(size=(60, 2))
+  y = np.int32([0, 1] * 29 + [2, 2])
+  model = strong.MODELS['gradient_boosting']
+  assert strong._best('gradient_boosting', x, y).keys() == model.grid.keys()
+  with warnings.catch_warnings():
+    warnings.simplefilter('error')
+    assert model.make().fit(x[:-1], y[:-1]).score(x, y) > 0.9
