@@ -73,6 +73,9 @@ def _ours(name: str) -> str:
   if name == 'num_steps':
     return '; '.join(sorted({
         ', '.join(map(str, each.steps)) for each in sweep.SETTINGS}))
+  if name == 'features':
+    return '; '.join(sorted({
+        ', '.join(each.features) for each in sweep.SETTINGS}))
   return space.describe(name)
 
 
