@@ -102,7 +102,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-  """Parses a command line."""
+  """Parses the words of a command line, of which the first is a name."""
   parser = argparse_flags.ArgumentParser(
       description=__doc__, allow_abbrev=False,
       formatter_class=argparse.RawDescriptionHelpFormatter)

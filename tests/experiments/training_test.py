@@ -27,7 +27,8 @@ def test_resolve_fills_every_gap():
   resolved = configuration.resolve(_CONFIG, num_available=455)
   optional = {'max_batch_size', 'microbatch_size', 'split_seed', 'fold',
               'model', 'channels', 'canary_seed', 'schema', 'noise_seed',
-              'sampler_groups', 'bands', 'user_column', 'user_records'}
+              'sampler_groups', 'bands', 'user_column', 'user_records',
+              'branch_share'}
   for field in dataclasses.fields(resolved):
     if field.name not in optional:
       assert getattr(resolved, field.name) is not None, field.name
@@ -40,8 +41,9 @@ def test_resolve_fills_every_gap():
 def test_recipes_fit_every_size():
   for method in options.METHODS:
     for size in (1, 2, 455, 999, 2000, 8000, 50_000):
-      for dataset in (None, 'android_permissions'):
-        recipe = recipes.recipe(method, num_train=size, dataset=dataset)
+      for kind in (dict(images=True), dict(), dict(model='orthogonal'), *(
+          dict(features=name) for name in options.FEATURES)):
+        recipe = recipes.recipe(method, num_train=size, **kind)
         assert 1 <= recipe['batch_size'] <= size
 
 
