@@ -8,7 +8,7 @@ learning rates, times three sizes of what bounds a gradient, the clip norm or
 the norm of weights. The publisher's test part is not read. The budget is the
 middle one of the profile. The result is written to results/chosen.json with all
 scores, and `hyperparameters` reads it. What is there already is kept, so that
-an interrupted command can be repeated. 50 minutes on two cores.
+an interrupted command can be repeated.
 """
 
 import argparse
@@ -39,11 +39,11 @@ _FOLDS = 5
 
 def cells() -> list[sweep.Setting]:
   """Returns one setting for each data set and method, at the middle budget."""
-  found: dict[tuple[str, str], list[sweep.Setting]] = {}
+  by_cell: dict[tuple[str, str], list[sweep.Setting]] = {}
   for setting in sweep.SETTINGS:
     if setting.profile == 'cpu' and setting.seed == 0:
-      found.setdefault((setting.dataset, setting.method), []).append(setting)
-  return [each[len(each) // 2] for each in found.values()]
+      by_cell.setdefault((setting.dataset, setting.method), []).append(setting)
+  return [each[len(each) // 2] for each in by_cell.values()]
 
 
 def candidates(setting: sweep.Setting) -> list[dict[str, float]]:

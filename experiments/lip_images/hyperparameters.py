@@ -129,8 +129,8 @@ def fields(setting: sweep.Setting, *,
   if setting.dataset == 'cifar10' and setting.profile == 'cpu':
     values |= _CIFAR10 | _CIFAR10_OF_METHOD.get(setting.method, {})
   if setting.profile == 'cpu':
-    found = _committed() if chosen is None else chosen
-    values |= found.get(setting.dataset, {}).get(setting.method, {}).get(
+    choices = _committed() if chosen is None else chosen
+    values |= choices.get(setting.dataset, {}).get(setting.method, {}).get(
         'fields', {})
   return values
 

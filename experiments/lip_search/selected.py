@@ -70,19 +70,19 @@ def fields(dataset: str, method: str, *, num_train: int) -> dict[str, Any]:
     method: name of the method.
     num_train: training records of a run, which sampling rates refer to.
   """
-  found = _read(FILE).get(dataset, {}).get(method)
-  if found is None:
+  values = _read(FILE).get(dataset, {}).get(method)
+  if values is None:
     return {}
-  chosen = {name: value for name, value in found.items()
+  chosen = {name: value for name, value in values.items()
             if name not in ('num_train', 'sampling_prob')}
-  batch_size = max(1, round(found['sampling_prob'] * num_train))
+  batch_size = max(1, round(values['sampling_prob'] * num_train))
   return {**chosen, 'batch_size': float(batch_size)}
 
 
 def datasets() -> list[str]:
   """Returns the names of the data sets for which every method was searched."""
-  return [name for name, found in sorted(_read(FILE).items())
-          if found.keys() == set(sweep.METHODS)]
+  return [name for name, by_method in sorted(_read(FILE).items())
+          if by_method.keys() == set(sweep.METHODS)]
 
 
 @functools.cache

@@ -191,8 +191,8 @@ def test_weights_without_a_norm_have_no_bound(entry):
   assert not float(orthogonal.retract(weights)[1]) < np.inf
 
 
-def test_a_fault_in_the_premise_would_be_noticed(monkeypatch):
-  """Without scaling down, the norm of a step from 3 is 9."""
+def test_large_weights_are_scaled_down_before_the_step():
+  """Otherwise the norm of a step from 3 is 9."""
   weights = 3 * jnp.eye(5)
   assert _values(orthogonal.retract(weights)[0])[0] <= 1.001
   assert _values(orthogonal.bjorck_step(weights))[0] == pytest.approx(9)

@@ -9,6 +9,7 @@ from dpjax import tree
 from dpjax.grads import ball
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz import primitives
+from dpjax.lipschitz import projection
 from dpjax.models import mlp
 from dpjax.models import model as models
 
@@ -260,3 +261,12 @@ def test_a_share_keeps_deep_networks_near_shallow_ones():
   assert 0 < float(gap) < 0.2
   with pytest.raises(ValueError, match='share'):
     mlp.orthogonal(**shape, depth=2, share=1.0)
+
+
+def test_no_norm_of_an_orthogonal_network_is_left_uncertified():
+  """The bound of the head reads the norms of all layers before it."""
+  network = mlp.orthogonal(num_features=5, num_classes=2, depth=3, width=8,
+                           share=0.1).network
+  free = projection.unread(lambda certificate: network.gradient_bounds(
+      certificate, loss_lipschitz=1.0), network.fill(1.0))
+  assert not any(jax.tree.leaves(free))
