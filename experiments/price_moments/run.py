@@ -118,9 +118,17 @@ def measured(setting: sweep.Setting, mean: truncated_means.TruncatedMean,
 
   The standard error comes with it. The sum of n records is drawn from its own
   distribution, by the number of records at each place.
+
+  Probabilities are rounded to four digits first: their last digits depend on
+  the processor, through the minimum that `worst` is computed for, and one draw
+  that is rejected on one processor alone would change all later draws.
   """
+  probs = np.array([float(f'{prob:.4g}') for prob in worst.probs])
+  largest = int(np.argmax(probs))
+  probs[largest] = 1 - np.delete(probs, largest).sum()
+  worst = moment_risks.FiniteDistribution(worst.places, probs)
   generator = np.random.default_rng(zlib.crc32(repr(setting).encode()))
-  counts = generator.multinomial(setting.num_examples, worst.probs,
+  counts = generator.multinomial(setting.num_examples, probs,
                                  setting.repetitions)
   statistics = np.zeros((setting.repetitions, mean.dimension))
   statistics[:, 0] = counts @ np.clip(
