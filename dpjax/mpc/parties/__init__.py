@@ -13,6 +13,7 @@ content cannot be checked: an owner who breaks the protocol can change the
 counts by any amount. The other owners' records stay secret whatever owners,
 relays and clients do.
 
-Modules, in import order: parameters, certificates, channel, enrolment, storage,
-inbox, links, wire, noising, server, client, owners, setup.
+Modules, in import order: agreement, parameters, certificates, channel,
+enrolment, storage, inbox, links, listening, wire, noising, server, client,
+owners, setup.
 """

@@ -20,7 +20,6 @@ from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import inbox
 from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
-from dpjax.mpc.parties import server
 from dpjax.mpc.parties.channel import Channel
 from dpjax.mpc.parties.channel import Fault
 from dpjax.mpc.parties.channel import Kind
@@ -55,7 +54,7 @@ class Courier:
     while self._link is None:
       try:
         link = channel.call(
-            server.read_address(self._addresses, self.peer), self._tls,
+            links.read_address(self._addresses, self.peer), self._tls,
             peer=self.peer, name=self._name, timeout=self._timeout,
             session=self._parameters.session)
         self._traffic.append(link.traffic)
@@ -205,7 +204,7 @@ def deal(parameters: Parameters, *, folder: pathlib.Path,
   for peer, keys in zip(parameters.servers,
                         noising.deal(parameters, source), strict=True):
     link = channel.call(
-        server.read_address(addresses, peer),
+        links.read_address(addresses, peer),
         certificates.context(folder, server=False), peer=peer, name='dealer',
         session=parameters.session, timeout=timeout)
     try:

@@ -15,7 +15,7 @@ import numpy as np
 from dpjax import private_files
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import enrolment
-from dpjax.mpc.parties import parameters as public
+from dpjax.mpc.parties.agreement import Agreement
 from dpjax.report import files
 
 _PRIVATE = 0o600
@@ -27,7 +27,7 @@ _RELEASED = 'told'
 class Storage:
   """Files of one server in one study."""
 
-  def __init__(self, folder: pathlib.Path, parameters: public.Parameters):
+  def __init__(self, folder: pathlib.Path, parameters: Agreement):
     """Opens the folder of a server.
 
     Raises:
