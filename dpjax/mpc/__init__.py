@@ -11,7 +11,7 @@ part. Timing is not hidden. Source: Barczewski (2025, chapter 4 and section 6.4;
 items EC-08, EC-13, EC-15 to EC-21).
 
 Modules, in import order: prg, packing, additive, shamir, comparison, scheme,
-schemes, noise, joint_noise, nodes, costs, parties.
+schemes, noise, joint_noise, nodes, costs, vector_sums, parties.
 """
 
 from typing import TYPE_CHECKING
