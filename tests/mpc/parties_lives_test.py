@@ -204,10 +204,11 @@ def test_a_batch_that_did_not_go_out_is_sent_again(make_study):
   courier._call().close()
   held = setup.owners(study.folder, 'owners0')
   scheme = study.params.build_scheme()
-  batch, _ = owners._batches(
+  batch, _ = owners.sealed_batches(
       scheme.shares(held['bins'], source=lambda size: bytes(range(256))[:1] *
-                    size), list(held['tokens']), 0, study.params,
-      lambda size: bytes(size), None)
+                    size), list(held['tokens']), 0,
+      servers=study.params.servers, digest=study.params.digest,
+      source=lambda size: bytes(size), change=None)
   courier.post(batch)
   assert courier._link is None
   assert courier.receipt(batch) == []

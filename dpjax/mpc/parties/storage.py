@@ -108,6 +108,19 @@ class Storage:
     path = self.folder / _RELEASED
     return path.read_text() if path.exists() else None
 
+  def mark_started(self) -> None:
+    """Records that a server has run in this folder.
+
+    Raises:
+      ValueError: if one has run before.
+    """
+    try:
+      certificates.write_secret(self.folder / 'started', b'')
+    except FileExistsError:
+      raise ValueError(
+          f'{self.folder.name} has run before, and its rounds were lost when '
+          'it ended: this study is over, start a new one') from None
+
   def write_report(self, report: dict[str, object]) -> None:
     """Writes the report for the operator of the server."""
     files.replace(self.folder / 'report.json',
