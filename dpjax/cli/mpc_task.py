@@ -31,8 +31,8 @@ class Task:
   """The public description of what is trained.
 
   Attributes:
-    model: one of `MODELS`; no layer has a bias, `unit_norm` adds a constant
-      feature instead.
+    model: one of `MODELS`; no layer has a bias, so a feature should be
+      constant, as in `features.combining.UnitNorm`.
     num_features: p, entries of a record, of l2 norm at most 1.
     num_classes: c.
     seed: public seed of the starting parameters.
@@ -191,13 +191,3 @@ def _retracted_norm(rows: int, columns: int) -> float:
   root = math.sqrt(columns)
   return 1 + 2.0**-24 * (4 * (rows + 8) * columns +
                          2 * root * (2 * (columns + 8) * root + 16))
-
-
-def unit_norm(x: np.ndarray) -> np.ndarray:
-  """Returns records [n, p + 1]: with a constant 1 added, scaled to l2 norm 1.
-
-  Each row depends on the same row of x [n, p] alone.
-  """
-  extended = np.concatenate(
-      [np.asarray(x, np.float32), np.ones((len(x), 1), np.float32)], 1)
-  return extended / np.linalg.norm(extended, axis=1, keepdims=True)

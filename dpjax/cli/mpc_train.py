@@ -157,13 +157,14 @@ def _run(study: pathlib.Path) -> dict[str, Any]:
   """Runs the study; returns the content of --output."""
   from dpjax.cli import mpc_task
   from dpjax.cli import mpc_training as training
+  from dpjax.features import combining
 
   x, y, num_classes = _records()
   owners = _OWNERS.value or len(x) * 4 // 5
   if not owners < len(x):
     raise ValueError(f'--owners must be below the {len(x)} records of '
                      f'{_DATASET.value}, got {owners}')
-  x = mpc_task.unit_norm(x)
+  x = np.asarray(combining.UnitNorm()(x))
   # The start is public, and needs no secret randomness.
   task = mpc_task.Task(
       model=_MODEL.value, num_features=x.shape[1], num_classes=num_classes,

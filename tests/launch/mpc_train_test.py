@@ -15,6 +15,7 @@ import pytest
 from dpjax.cli import mpc_task
 from dpjax.cli import mpc_training
 from dpjax.cli.mpc_task import Task
+from dpjax.features import combining
 from dpjax.mpc.parties.channel import Fault
 from tests.mpc.sum_studies import SumStudy
 
@@ -28,7 +29,7 @@ def _task(model='linear', **kwargs):
 
 def _records(count, seed=0):
   rng = np.random.default_rng(seed)
-  x = mpc_task.unit_norm(rng.normal(size=(count, 3)))
+  x = np.asarray(combining.UnitNorm()(rng.normal(size=(count, 3))))
   return x, rng.integers(0, 3, count).astype(np.int32)
 
 
@@ -36,14 +37,6 @@ def _parameters(task, num_owners, **kwargs):
   return mpc_training.parameters_for(task, **dict(
       session=secrets.token_hex(16), num_owners=num_owners, num_servers=2,
       num_rounds=3, epsilon=1.0, delta=1e-5) | kwargs)
-
-
-def test_records_have_norm_1_and_depend_on_themselves_alone():
-  x = np.array([[0.0, 0.0], [3.0, -4.0], [1e-30, 0.0]])
-  whole = mpc_task.unit_norm(x)
-  np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1.0, rtol=1e-6)
-  np.testing.assert_allclose(whole[1], np.array([3, -4, 1]) / 26**.5, rtol=1e-6)
-  np.testing.assert_array_equal(mpc_task.unit_norm(x[1:2]), whole[1:2])
 
 
 @pytest.mark.sound
