@@ -115,7 +115,8 @@ def test_owners_who_drop_out_are_left_out_and_the_divisor_stays(make_sums):
   kept = [0, 2, 3]
   with study.client() as client:
     client.open(0, b'1')
-    answer = client.ask(0, patience=0.5)
+    study.await_messages(4, 4, 3)
+    answer = client.ask(0, patience=0.1)
     assert answer.took_part.tolist() == [True, False, True, True, False]
     np.testing.assert_array_equal(answer.total, VECTORS[kept].sum(0))
     # One owner's weight is 1 / 5, whoever else takes part.
@@ -142,7 +143,8 @@ def test_a_relay_that_is_gone_takes_only_its_owners_with_it(make_sums):
     client.open(0, b'1')
     assert client.ask(0, patience=4.0).took_part.all()
     client.open(1, b'1')
-    answer = client.ask(1, patience=0.5)
+    study.await_messages(3, 3)
+    answer = client.ask(1, patience=0.1)
     assert answer.took_part.tolist() == [True] * 3 + [False] * 2
     np.testing.assert_array_equal(answer.mean, VECTORS[:3].sum(0) / 5)
     client.finish()
@@ -157,10 +159,11 @@ def test_too_few_owners_end_a_round_and_the_next_one_can_be_opened(make_sums):
       b'' if owner == 3 and len(seen) <= 10 else entry))
   with study.client() as client:
     client.open(0, b'1')
+    study.await_messages(4, 4)
     with pytest.raises(Fault, match='server0: .*only 4 owners .* min_owners'):
-      client.ask(0, patience=0.5)
+      client.ask(0, patience=0.1)
     with pytest.raises(Fault, match='asked again for round 0'):
-      client.ask(0, patience=0.5)
+      client.ask(0, patience=0.1)
     client.open(1, b'1')
     assert client.ask(1, patience=4.0).took_part.all()
     study.finish(client)

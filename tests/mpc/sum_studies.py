@@ -12,6 +12,7 @@ from dpjax.mpc.parties import sum_client
 from dpjax.mpc.parties import sum_owners
 from dpjax.mpc.parties import sum_server
 from dpjax.mpc.parties.sum_parameters import SumParameters
+from tests.mpc.studies import eventually
 
 VECTORS = np.array([[0.5, -0.25, 0.0], [-0.75, 0.0, 0.5], [0.0, 1.0, 0.0],
                     [0.25, 0.25, -0.25], [-1.0, 0.0, 0.0]])
@@ -74,6 +75,11 @@ class SumStudy:
     for thread in self._threads:
       thread.join(self.timeout)
       assert not thread.is_alive()
+
+  def await_messages(self, *counts):
+    """Waits until the servers hold messages of so many owners."""
+    eventually(lambda: [int(one._round.inbox.accepted.sum())
+                        for one in self.servers] == list(counts))
 
   def client(self, params=None):
     return sum_client.SumClient(params or self.params,
