@@ -19,7 +19,8 @@ COMMANDS = {
     'schema': 'draft, check and review the public schema of a file',
     'bounds': 'show the least and the attained errors of private estimates',
     'quantiles': 'measure the errors of private quantile mechanisms',
-    'mpc': 'compute a statistic of the records of several parties'}
+    'mpc': 'compute a statistic of the records of several parties',
+    'mpc_train': 'train a network on gradients that no server sees'}
 """Name of a command -> what it does."""
 
 _EXAMPLES = r"""A network on a data set of scikit-learn:

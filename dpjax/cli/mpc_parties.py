@@ -12,14 +12,16 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, IO
+from typing import Any, cast, IO
 
 from dpjax.mpc import packing
 from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import owners
 from dpjax.mpc.parties import server
 from dpjax.mpc.parties import setup
+from dpjax.mpc.parties.agreement import Agreement
 from dpjax.mpc.parties.channel import Fault
+from dpjax.mpc.parties.listening import Listener
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.report import files
 
@@ -63,19 +65,23 @@ def serve(study: pathlib.Path, index: int, timeout: float,
   parameters = setup.read(study)
   if epsilon is not None:
     parameters = parameters.replaced(epsilon=epsilon)
+  run_until_stopped(server.Server(
+      study / parameters.servers[index], study / 'addresses', index, parameters,
+      timeout=timeout))
+  return 0
+
+
+def run_until_stopped(this_server: Listener) -> None:
+  """Runs a server until a signal stops it or its parent process ends."""
   stop = threading.Event()
   for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda *_: stop.set())
-  this_server = server.Server(
-      study / parameters.servers[index], study / 'addresses', index, parameters,
-      timeout=timeout)
   this_server.start()
   parent = os.getppid()
   # If the parent process is killed, nobody would stop the server.
   while not stop.wait(1.0) and os.getppid() == parent:
     pass
   this_server.stop()
-  return 0
 
 
 def relay(study: pathlib.Path, name: str, timeout: float, fault: str) -> int:
@@ -110,25 +116,31 @@ def deal(study: pathlib.Path, timeout: float) -> int:
 class Processes:
   """The running parties of a study; as a context, it ends them all."""
 
-  def __init__(self, study: pathlib.Path, timeout: float):
+  def __init__(self, study: pathlib.Path, timeout: float,
+               command: str = 'mpc'):
     """Starts with no process.
 
     Args:
       study: folder of the study.
       timeout: seconds after which a silent party is at fault.
+      command: command of `dpjax` that runs a party.
     """
-    self.study, self._timeout = study, timeout
+    self.study, self._timeout, self._command = study, timeout, command
     self.running: dict[str, subprocess.Popen[str]] = {}
 
   def start(self, name: str, role: str, *more: str) -> None:
     """Starts a party with a role and further flags."""
     self.running[name] = subprocess.Popen(
-        [sys.executable, '-m', 'dpjax.cli', 'mpc', f'--role={role}',
+        [sys.executable, '-m', 'dpjax.cli', self._command, f'--role={role}',
          f'--study={self.study}', f'--timeout={self._timeout}', *more],
         stderr=subprocess.PIPE, text=True)
 
-  def start_servers(self, parameters: Parameters, fault: str = '') -> None:
+  def start_servers(self, parameters: Agreement, fault: str = '') -> None:
     """Starts all servers and waits until they listen.
+
+    Args:
+      parameters: parameters of the study.
+      fault: a fault to demonstrate, for studies of a curve.
 
     Raises:
       Fault: of a server that does not start, with its error message.
@@ -137,13 +149,14 @@ class Processes:
       # An old address would look like a server that listens.
       (self.study / 'addresses' / name).unlink(missing_ok=True)
       wrong = fault == 'parameters' and index == len(parameters.servers) - 1
-      self.start(name, 'server', f'--index={index}',
-                 *([f'--epsilon={2 * parameters.epsilon}'] if wrong else []))
-    self._until(lambda: all((self.study / 'addresses' / name).exists()
-                            for name in parameters.servers),
-                parameters.servers)
+      self.start(name, 'server', f'--index={index}', *(
+          [f'--epsilon={2 * cast(Parameters, parameters).epsilon}'] if wrong
+          else []))
+    self.until(lambda: all((self.study / 'addresses' / name).exists()
+                           for name in parameters.servers),
+               parameters.servers)
 
-  def _until(self, done: Callable[[], bool], names: Sequence[str]) -> None:
+  def until(self, done: Callable[[], bool], names: Sequence[str]) -> None:
     """Waits for a condition; raises if a party ends first or time is up."""
     deadline = time.monotonic() + self._timeout
     while not done():

@@ -83,6 +83,14 @@ _MISTAKES = (
   ('', 'mpc', '--input (or --demo), --column, --lower, --upper, --epsilon, '
    '--adjacency and --output must be given'),
   ('', 'mpc --resume --output=NEW', 'error: --study must be given'),
+  ('', 'mpc_train', 'error: --epsilon and --output must be given (see --help)'),
+  ('', 'mpc_train --epsilon=1 --output=NEW --patience=60',
+   '--patience must be below --timeout = 60, got 60'),
+  ('', 'mpc_train --epsilon=1 --output=NEW/a.json', '--output must be a file in'),
+  ('', 'mpc_train --epsilon=0 --output=NEW', 'epsilon must be a positive number'),
+  ('', 'mpc_train --epsilon=1 --output=NEW --owners=569',
+   '--owners must be below the 569 records of breast_cancer, got 569'),
+  ('', 'mpc_train --epsilon=1 --output=NEW --dataset=adlut', 'dataset must be'),
   ('', 'schema', '--dataset, --label and --output must be given for a draft, or'),
   ('', 'quantiles --distributions=OWN:age', '--output, --lower and --upper must be given'),
   # A long list is not printed; the error shows similar names and the place.

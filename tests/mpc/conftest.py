@@ -22,3 +22,18 @@ def make_study(tmp_path):
       stack.callback(study.stop)
       return study
     yield make
+
+
+@pytest.fixture
+def make_sums(tmp_path):
+  """Returns a function that makes a study of sums; its servers end with it."""
+  from tests.mpc import sum_studies
+  with contextlib.ExitStack() as stack:
+    def make(*, timeout=5.0, num_relays=1, **kwargs):
+      study = sum_studies.SumStudy(
+          tmp_path / f'study{len(os.listdir(tmp_path))}',
+          sum_studies.parameters(**kwargs), timeout=timeout,
+          num_relays=num_relays)
+      stack.callback(study.stop)
+      return study
+    yield make

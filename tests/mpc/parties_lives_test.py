@@ -13,8 +13,8 @@ from dpjax.mpc.parties import channel
 from dpjax.mpc.parties import client
 from dpjax.mpc.parties import inbox
 from dpjax.mpc.parties import links
+from dpjax.mpc.parties import listening
 from dpjax.mpc.parties import owners
-from dpjax.mpc.parties import server
 from dpjax.mpc.parties import setup
 from dpjax.mpc.parties.channel import Fault
 from dpjax.mpc.parties.channel import Kind
@@ -92,7 +92,7 @@ def test_an_error_within_a_server_ends_a_connection_and_is_written_down(
 
 def test_connections_beyond_the_limit_are_closed_and_slots_come_back(
     make_study, monkeypatch):
-  monkeypatch.setattr(server, 'MAX_CONNECTIONS', 2)
+  monkeypatch.setattr(listening, 'MAX_CONNECTIONS', 2)
   study = make_study()
   address = study.servers[0].address
   with socket.create_connection(address), socket.create_connection(address):
@@ -204,10 +204,11 @@ def test_a_batch_that_did_not_go_out_is_sent_again(make_study):
   courier._call().close()
   held = setup.owners(study.folder, 'owners0')
   scheme = study.params.build_scheme()
-  batch, _ = owners._batches(
+  batch, _ = owners.sealed_batches(
       scheme.shares(held['bins'], source=lambda size: bytes(range(256))[:1] *
-                    size), list(held['tokens']), 0, study.params,
-      lambda size: bytes(size), None)
+                    size), list(held['tokens']), 0,
+      servers=study.params.servers, digest=study.params.digest,
+      source=lambda size: bytes(size), change=None)
   courier.post(batch)
   assert courier._link is None
   assert courier.receipt(batch) == []

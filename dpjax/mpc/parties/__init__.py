@@ -13,6 +13,12 @@ content cannot be checked: an owner who breaks the protocol can change the
 counts by any amount. The other owners' records stay secret whatever owners,
 relays and clients do.
 
-Modules, in import order: parameters, certificates, channel, enrolment, storage,
-inbox, links, wire, noising, server, client, owners, setup.
+A study of a curve (`parameters`, `server`, `client`, `owners`) is one release.
+A study of sums (`sum_parameters`, `sum_server`, `sum_client`, `sum_owners`)
+opens a noisy sum of the owners' vectors in each of many rounds; it has no
+dealer, and owners stay online.
+
+Modules, in import order: agreement, parameters, sum_parameters, certificates,
+channel, enrolment, storage, inbox, links, listening, wire, noising, server,
+client, owners, setup, sum_server, sum_client, sum_owners.
 """

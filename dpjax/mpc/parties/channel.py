@@ -47,6 +47,8 @@ class Kind(enum.IntEnum):
   POINTS = 13    # from a client: the thresholds
   SHARES = 14    # a server's share of the noisy counts
   ERROR = 15     # an error message of one line
+  OPEN = 16      # from a client: number of a round and its public message
+  ROUND = 17     # from a relay: number of a round; to it, number and message
 
 
 class Fault(ValueError):
@@ -241,16 +243,28 @@ class Channel:
     Raises:
       Fault: if anything else arrives; for an ERROR, with its message.
     """
-    kind_received, payload = self.receive(kind)
-    if kind_received is Kind.ERROR:
+    return self._expect_one(kind)[1]
+
+  def _expect_one(self, *kinds: Kind) -> tuple[Kind, bytes]:
+    """Returns kind and payload of the next frame; raises as `expect`."""
+    kind, payload = self.receive(*kinds)
+    if kind is Kind.ERROR:
       raise Fault(self.peer, payload.decode(errors='replace')[:500])
-    return payload
+    return kind, payload
 
   def next(self, kind: Kind) -> bytes | None:
     """Returns as `expect`, or None if the connection ended between frames."""
+    frame = self.next_one(kind)
+    return None if frame is None else frame[1]
+
+  def next_one(self, *kinds: Kind) -> tuple[Kind, bytes] | None:
+    """Returns kind and payload of the next frame, of one of these kinds.
+
+    None if the connection ended between frames; raises as `expect`.
+    """
     self._begun = False
     try:
-      return self.expect(kind)
+      return self._expect_one(*kinds)
     except Fault as fault:
       if self._begun or fault.reason != _CLOSED:
         raise

@@ -16,7 +16,6 @@ from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import channel
 from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
-from dpjax.mpc.parties import server
 from dpjax.mpc.parties import wire
 from dpjax.mpc.parties.channel import Channel
 from dpjax.mpc.parties.channel import Fault
@@ -82,7 +81,7 @@ def ask(parameters: Parameters, points: np.ndarray | None, *,
 
   def call(peer: str) -> None:
     channels[peer] = channel.call(
-        server.read_address(addresses, peer), tls, peer=peer, name=name,
+        links.read_address(addresses, peer), tls, peer=peer, name=name,
         session=parameters.session, timeout=timeout)
     links.greet(channels[peer], parameters)
 

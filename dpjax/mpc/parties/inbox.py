@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dpjax.mpc.parties import enrolment
+from dpjax.mpc.parties.agreement import Agreement
 from dpjax.mpc.parties.channel import Fault
-from dpjax.mpc.parties.parameters import Parameters
 from dpjax.mpc.parties.storage import Storage
 
 LOST = 'not accepted by another server'
@@ -49,7 +49,9 @@ class Refusals:
 
 
 class Inbox:
-  """The owners' messages of one server, on disk before their receipt is sent.
+  """The owners' messages of one server.
+
+  With a storage, a message is on disk before its receipt is sent.
 
   Attributes:
     accepted: which owners' messages were accepted, bool [owners].
@@ -57,33 +59,35 @@ class Inbox:
     marks: their marks, uint8 [owners, 8]; see `enrolment.MARK_BYTES`.
   """
 
-  def __init__(self, storage: Storage, parameters: Parameters, *, server: str,
-               key: bytes, message_bytes: int,
+  def __init__(self, storage: Storage | None, parameters: Agreement, *,
+               server: str, key: bytes, message_bytes: int,
                malformed: Callable[[np.ndarray], np.ndarray],
-               refusals: Refusals):
+               refusals: Refusals, digest: bytes | None = None):
     """Loads the messages accepted earlier.
 
     Args:
-      storage: the server's storage.
+      storage: the server's storage; None to keep messages in memory only.
       parameters: parameters of the study.
       server: name of the server.
       key: enrolment key of the server.
       message_bytes: length of an owner's message.
       malformed: messages [n, bytes] -> which [n] no honest owner could send.
       refusals: collects refusals.
+      digest: what messages must be sealed for; None for the digest of the
+        parameters.
 
     Raises:
       ValueError: if the stored messages were changed.
     """
     self._storage, self._key, self._malformed = storage, key, malformed
-    self._digest, self._server = parameters.digest, server
+    self._digest, self._server = digest or parameters.digest, server
     self._lock = threading.Lock()
     self._refusals, self._open = refusals, True
     self.accepted = np.zeros(parameters.num_owners, bool)
     self.messages = np.zeros((parameters.num_owners, message_bytes), np.uint8)
     self.marks = np.zeros((parameters.num_owners, enrolment.MARK_BYTES),
                           np.uint8)
-    for owner, sealed in storage.kept():
+    for owner, sealed in storage.kept() if storage else ():
       try:
         self._accept(owner, self._unseal(owner, sealed))
       except ValueError as error:
@@ -151,7 +155,8 @@ class Inbox:
       else:
         self._accept(owner, message)
         entries.append(enrolment.entry(owner, sealed))
-    self._storage.keep(b''.join(entries))
+    if self._storage:
+      self._storage.keep(b''.join(entries))
     return len(entries)
 
   def close(self) -> bytes:

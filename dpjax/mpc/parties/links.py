@@ -6,16 +6,17 @@ the order of their numbers, and in each pair the lower number sends first.
 """
 
 from collections.abc import Mapping
+import pathlib
 
 from dpjax.mpc.parties import channel
+from dpjax.mpc.parties.agreement import Agreement
 from dpjax.mpc.parties.channel import Channel
 from dpjax.mpc.parties.channel import Disagreement
 from dpjax.mpc.parties.channel import Fault
 from dpjax.mpc.parties.channel import Kind
-from dpjax.mpc.parties.parameters import Parameters
 
 
-def greet(connection: Channel, parameters: Parameters) -> None:
+def greet(connection: Channel, parameters: Agreement) -> None:
   """Sends this party's parameters to the called side and compares its own.
 
   Raises:
@@ -33,7 +34,7 @@ def greet(connection: Channel, parameters: Parameters) -> None:
     raise
 
 
-def welcome(connection: Channel, parameters: Parameters) -> None:
+def welcome(connection: Channel, parameters: Agreement) -> None:
   """Answers `greet` on the called side.
 
   Raises:
@@ -48,7 +49,7 @@ def welcome(connection: Channel, parameters: Parameters) -> None:
   connection.send(Kind.WELCOME, parameters.to_bytes())
 
 
-def _compare(peer: str, received: bytes, parameters: Parameters) -> None:
+def _compare(peer: str, received: bytes, parameters: Agreement) -> None:
   """Raises a `Disagreement` unless a peer has sent the same parameters."""
   try:
     names = parameters.differences(received)
@@ -122,3 +123,16 @@ def receive_long(link: Channel, kind: Kind, limit: int = 1 << 28) -> bytes:
     if size > limit:
       raise Fault(link.peer, f'sent more than {limit} bytes')
   return b''.join(parts)
+
+
+def read_address(folder: pathlib.Path, name: str) -> tuple[str, int]:
+  """Returns host and port that a server has published.
+
+  Raises:
+    Fault: if it has published none.
+  """
+  try:
+    host, port = (folder / name).read_text().rsplit(':', 1)
+    return host, int(port)
+  except (OSError, ValueError):
+    raise Fault(name, 'has not started') from None

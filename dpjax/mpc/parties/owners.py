@@ -6,7 +6,7 @@ have acknowledged its message. If a server crashes and restarts in time, it gets
 the same bytes again: new shares would not match those of the other servers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import json
 import pathlib
 import time
@@ -20,7 +20,6 @@ from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import inbox
 from dpjax.mpc.parties import links
 from dpjax.mpc.parties import noising
-from dpjax.mpc.parties import server
 from dpjax.mpc.parties.channel import Channel
 from dpjax.mpc.parties.channel import Fault
 from dpjax.mpc.parties.channel import Kind
@@ -55,7 +54,7 @@ class Courier:
     while self._link is None:
       try:
         link = channel.call(
-            server.read_address(self._addresses, self.peer), self._tls,
+            links.read_address(self._addresses, self.peer), self._tls,
             peer=self.peer, name=self._name, timeout=self._timeout,
             session=self._parameters.session)
         self._traffic.append(link.traffic)
@@ -151,8 +150,10 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
       shares = scheme.shares(
           bins[part], source=source,
           labels=None if labels is None else labels[part])
-      batches = _batches(shares, [rows[part] for rows in tokens],
-                         first_owner + low, parameters, source, change)
+      batches = sealed_batches(
+          shares, [rows[part] for rows in tokens], first_owner + low,
+          servers=parameters.servers, digest=parameters.digest, source=source,
+          change=change)
       sharing += time.monotonic() - sharing_start
       for courier, batch in zip(couriers, batches, strict=True):
         courier.post(batch)
@@ -165,23 +166,32 @@ def send(bins: np.ndarray, tokens: list[np.ndarray], *, first_owner: int,
           'traffic': {peer: one.to_json() for peer, one in traffic.items()}}
 
 
-def _batches(messages: list[np.ndarray], tokens: list[np.ndarray], first: int,
-             parameters: Parameters, source: prg.Source,
-             change: Change | None) -> list[bytes]:
-  """Returns one batch of sealed messages for each server."""
+def sealed_batches(messages: list[np.ndarray], tokens: list[np.ndarray],
+                   first: int, *, servers: Sequence[str], digest: bytes,
+                   source: prg.Source, change: Change | None) -> list[bytes]:
+  """Returns one batch of sealed messages for each server.
+
+  Args:
+    messages: for each server the owners' messages, uint8 [n, bytes].
+    tokens: for each server the owners' tokens, uint8 [n, 32].
+    first: number of the first owner.
+    servers: names of the servers.
+    digest: what the messages are sealed for.
+    source: randomness of marks and nonces.
+    change: changes entries like a faulty relay; None for an honest one.
+  """
   count = len(messages[0])
   marks = np.frombuffer(source(enrolment.MARK_BYTES * count),
                         np.uint8).reshape(count, -1)
   messages = [np.concatenate([marks, rows], 1) for rows in messages]
   batches = []
-  for peer, rows, peer_tokens in zip(parameters.servers, messages, tokens,
-                                     strict=True):
+  for peer, rows, peer_tokens in zip(servers, messages, tokens, strict=True):
     entries = []
     for row in range(len(rows)):
       owner = first + row
       sealed = enrolment.seal(
           peer_tokens[row].tobytes(), rows[row].tobytes(), owner=owner,
-          digest=parameters.digest, server=peer, source=source)
+          digest=digest, server=peer, source=source)
       entry = enrolment.entry(owner, sealed)
       entries.append(change(owner, entry) if change else entry)
     batches.append(b''.join(entries))
@@ -205,7 +215,7 @@ def deal(parameters: Parameters, *, folder: pathlib.Path,
   for peer, keys in zip(parameters.servers,
                         noising.deal(parameters, source), strict=True):
     link = channel.call(
-        server.read_address(addresses, peer),
+        links.read_address(addresses, peer),
         certificates.context(folder, server=False), peer=peer, name='dealer',
         session=parameters.session, timeout=timeout)
     try:

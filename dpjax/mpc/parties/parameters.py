@@ -1,17 +1,12 @@
-"""The public parameters of a study, which all parties must agree on.
-
-Both sides send them at the start of every connection. A party whose parameters
-differ is rejected; the error names the fields.
-"""
+"""The public parameters of a study of a curve."""
 
 import dataclasses
-import hashlib
 import json
-from typing import Any
 
 from dpjax import errors
 from dpjax.mpc import nodes
 from dpjax.mpc import schemes
+from dpjax.mpc.parties.agreement import Agreement
 from dpjax.mpc.scheme import Scheme
 from dpjax.privacy.adjacency import Adjacency
 
@@ -20,7 +15,7 @@ NOISES = ('joint', 'contributions')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Agreement):
   """Public parameters: the curve, the sharing scheme and the release.
 
   Attributes:
@@ -49,9 +44,7 @@ class Parameters:
     min_owners: fewest owners for an answer; must be 0 if n is secret, since a
       refusal would reveal n.
   """
-  session: str
   scheme: str
-  num_servers: int
   num_colluding: int
   num_classes: int
   num_thresholds: int
@@ -65,13 +58,9 @@ class Parameters:
   shape: tuple[int, ...]
   noise: str
   value_bits: int
-  num_owners: int
-  min_owners: int
 
   def __post_init__(self) -> None:
-    if len(self.session) != 32 or set(self.session) - set('0123456789abcdef'):
-      raise ValueError('session must be 32 hexadecimal digits, got '
-                       f'{self.session!r}')
+    super().__post_init__()
     if self.shape:
       nodes.tree_widths(self.num_thresholds, self.shape)
     colluding = self.build_scheme().colluding
@@ -88,9 +77,6 @@ class Parameters:
     if self.noise == 'joint' and self.scheme != 'comparison':
       raise ValueError('joint noise is for the two servers of the scheme '
                        f'comparison only, got scheme {self.scheme}')
-    errors.check_at_least('min_owners', self.min_owners, 0)
-    errors.check_at_least('num_owners', self.num_owners,
-                          max(1, self.min_owners))
     if self.min_owners and not self.knows_total:
       raise ValueError('min_owners must be 0 where n is not public, since a '
                        'refusal would reveal n')
@@ -99,11 +85,6 @@ class Parameters:
   def knows_total(self) -> bool:
     """Returns whether the number of records n is public."""
     return self.adjacency == Adjacency.REPLACE_ONE.value
-
-  @property
-  def servers(self) -> tuple[str, ...]:
-    """Returns the names of the servers."""
-    return tuple(f'server{j}' for j in range(self.num_servers))
 
   def build_scheme(self) -> Scheme:
     """Builds the secret-sharing scheme.
@@ -118,38 +99,6 @@ class Parameters:
     return schemes.SCHEMES[self.scheme](
         num_thresholds=self.num_thresholds, num_servers=self.num_servers,
         num_classes=self.num_classes, **options)
-
-  def replaced(self, **fields: Any) -> 'Parameters':
-    """Returns a copy with other values of some fields."""
-    return dataclasses.replace(self, **fields)
-
-  def to_bytes(self) -> bytes:
-    """Returns JSON; equal parameters give equal bytes."""
-    return json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
-
-  @property
-  def digest(self) -> bytes:
-    """Returns the SHA-256 digest, which enters the keys of owners' messages."""
-    return hashlib.sha256(self.to_bytes()).digest()
-
-  def differences(self, received: bytes) -> tuple[str, ...]:
-    """Returns the names of the fields in which another party's JSON differs.
-
-    Raises:
-      ValueError: if `received` is not a JSON object.
-    """
-    try:
-      theirs = json.loads(received)
-    except (ValueError, RecursionError) as error:
-      raise ValueError('parameters that are not JSON') from error
-    if not isinstance(theirs, dict):
-      raise ValueError('parameters that are not a JSON object')
-    ours = dataclasses.asdict(self)
-    # Compare as text, so that NaN equals itself and true differs from 1.
-    same = lambda name: (name in ours and name in theirs and
-                         json.dumps(ours[name]) == json.dumps(theirs[name]))
-    return tuple(sorted(str(name)[:40] for name in ours.keys() | theirs.keys()
-                        if not same(name)))
 
 
 def from_bytes(data: bytes) -> Parameters:

@@ -11,25 +11,19 @@ lost noise that may be part of an answer, the study is over, because answers
 with fresh noise would be a second release.
 """
 
-from collections.abc import Callable
-import contextlib
 import functools
 import hashlib
 import json
 import pathlib
-import socket
 import threading
 import time
-import traceback
 
 import numpy as np
 
-from dpjax import errors
 from dpjax.mpc import nodes
 from dpjax.mpc import packing
-from dpjax.mpc.parties import certificates
-from dpjax.mpc.parties import channel
 from dpjax.mpc.parties import links
+from dpjax.mpc.parties import listening
 from dpjax.mpc.parties import noising
 from dpjax.mpc.parties import storage as stored
 from dpjax.mpc.parties import wire
@@ -37,15 +31,10 @@ from dpjax.mpc.parties.channel import Channel
 from dpjax.mpc.parties.channel import Fault
 from dpjax.mpc.parties.channel import Kind
 from dpjax.mpc.parties.inbox import Inbox
-from dpjax.mpc.parties.inbox import Refusals
 from dpjax.mpc.parties.parameters import Parameters
-from dpjax.report import files
-
-MAX_CONNECTIONS = 64
-"""Connections that a server accepts at the same time."""
 
 
-class Server:
+class Server(listening.Listener):
   """One server of a study, reached at its `address` after `start`.
 
   Attributes:
@@ -54,6 +43,7 @@ class Server:
     refusals: counts of refused messages and connections.
     address: host and port, once started.
   """
+  parameters: Parameters
 
   def __init__(self, folder: pathlib.Path, addresses: pathlib.Path, index: int,
                parameters: Parameters, *, timeout: float,
@@ -68,13 +58,9 @@ class Server:
       timeout: seconds after which a silent party is at fault.
       noise: replaces `noising.draw` in tests.
     """
-    self.name, self.parameters = parameters.servers[index], parameters
-    self._index, self._timeout = index, timeout
-    self._addresses = addresses
+    super().__init__(folder, addresses, index, parameters, timeout=timeout)
     self._scheme = parameters.build_scheme()
     self._draw = noise or noising.draw
-    self.refusals = Refusals()
-    self._storage = stored.Storage(folder, parameters)
     try:
       self._inbox = Inbox(
           self._storage, parameters, server=self.name,
@@ -85,117 +71,25 @@ class Server:
     except ValueError:
       self._storage.close()
       raise
-    self._tls = {server: certificates.context(folder, server=server)
-                 for server in (True, False)}
     self._preparing = threading.Lock()
-    self._arrived = threading.Condition()
-    self._calls: dict[str, Channel] = {}
-    self._traffic: list[tuple[str, channel.Traffic]] = []
-    self._seconds: dict[str, float] = {}
     self._noise: np.ndarray | None = None
     self._curve: np.ndarray | None = None
     self._used: np.ndarray | None = None
-    self._stopping = False
-    self._live: set[Channel] = set()
-    self._reporting = threading.Lock()
-
-  def start(self, host: str = '127.0.0.1') -> None:
-    """Listens at a free port and publishes the address in `addresses`."""
-    self._listener = socket.create_server((host, 0), backlog=MAX_CONNECTIONS)
-    self.address = self._listener.getsockname()[:2]
-    self._addresses.mkdir(exist_ok=True)
-    files.replace(self._addresses / self.name,
-                  f'{self.address[0]}:{self.address[1]}'.encode())
-    self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-    threading.Thread(target=self._listen, daemon=True).start()
-
-  def stop(self) -> None:
-    """Closes all connections and writes the report."""
-    self._stopping = True
-    with contextlib.suppress(OSError):
-      self._listener.shutdown(socket.SHUT_RDWR)
-    self._listener.close()
-    for link in list(self._live):
-      link.close()
-    self._report()
-    self._storage.close()
-
-  def _report(self) -> None:
-    with self._reporting:
-      self._storage.write_report(self._facts())
 
   def _facts(self) -> dict[str, object]:
-    """Returns the content of the report: refusals, counts, times, traffic."""
-    by_peer: dict[str, list[channel.Traffic]] = {}
-    for peer, traffic in list(self._traffic):
-      by_peer.setdefault(peer, []).append(traffic)
-    return {
-        'server': self.name, 'refused': self.refusals.to_json(),
+    """Returns the content of the report, with the number of owners."""
+    return super()._facts() | {
         'accepted': int(self._inbox.accepted.sum()),
-        'used': None if self._used is None else int(self._used.sum()),
-        'seconds': self._seconds,
-        'traffic': {peer: channel.total(parts).to_json()
-                    for peer, parts in by_peer.items()}}
+        'used': None if self._used is None else int(self._used.sum())}
 
-  def _listen(self) -> None:
-    """Accepts connections, each served by its own thread."""
-    while not self._stopping:
-      try:
-        connection, address = self._listener.accept()
-      except OSError:
-        return
-      if not self._slots.acquire(blocking=False):
-        self.refusals.add(f'a stranger at {address[0]}', 'too many connections')
-        connection.close()
-        continue
-      threading.Thread(target=self._serve, args=(connection, address),
-                       daemon=True).start()
-
-  def _serve(self, connection: socket.socket, address: tuple[str, int]
-             ) -> None:
-    """Serves one connection by the role of the party that called."""
-    link, stays_open = None, False
-    try:
-      link = Channel(connection, self._tls[True], name=self.name,
-                     session=self.parameters.session, timeout=self._timeout)
-      self._live.add(link)
-      links.welcome(link, self.parameters)
-      stays_open = bool(self._role(link.peer)(link))
-    except Fault as fault:
-      stranger = link is None
-      self.refusals.add(f'a stranger at {address[0]}' if stranger
-                        else fault.party, fault.reason)
-    except Exception as error:  # ends this connection, not the server
-      traceback.print_exc()
-      self.refusals.add(self.name, f'failed: {errors.one_line(error)}')
-    finally:
-      self._slots.release()
-      if link is not None and not stays_open:
-        link.close()
-        self._traffic.append((link.peer, link.traffic))
-        self._live.discard(link)
-
-  def _role(self, peer: str) -> Callable[[Channel], bool | None]:
-    """Returns the method that serves a party; raises for unknown ones."""
+  def _role(self, peer: str) -> listening.Role:
     if peer.startswith('owners'):
       return self._serve_owners
     if peer.startswith('client'):
       return self._serve_client
     if peer == 'dealer' and self.parameters.noise == 'joint':
       return self._serve_dealer
-    if peer in self.parameters.servers[self._index + 1:]:
-      return self._take_call
-    raise Fault(peer, 'has no role that this server knows')
-
-  def _take_call(self, link: Channel) -> bool:
-    """Stores the connection of another server until `_connect` takes it."""
-    with self._arrived:
-      replaced = self._calls.get(link.peer)
-      self._calls[link.peer] = link
-      self._arrived.notify_all()
-    if replaced is not None:
-      replaced.close()
-    return True
+    return self._role_of_server(peer)
 
   def _serve_owners(self, link: Channel) -> None:
     """Accepts batches of owners' messages and sends a receipt for each."""
@@ -275,11 +169,6 @@ class Server:
     self._spent('evaluate', start)
     return self._scheme.add(exact, noise)
 
-  def _spent(self, phase: str, start: float) -> None:
-    """Adds the seconds since `start` to those of a phase."""
-    self._seconds[phase] = (self._seconds.get(phase, 0.) + time.monotonic() -
-                            start)
-
   def _prepare(self) -> None:
     """Agrees on owners and noise, once; after a fault it can be repeated."""
     if self._noise is not None:
@@ -299,43 +188,6 @@ class Server:
     finally:
       self._traffic += mesh.close()
     self._spent('agree', start)
-
-  def _connect(self) -> links.Links:
-    """Calls servers with lower numbers and waits for those with higher ones."""
-    names = self.parameters.servers
-    channels = {}
-    try:
-      for peer in names[:self._index]:
-        channels[peer] = channel.call(
-            read_address(self._addresses, peer), self._tls[False], peer=peer,
-            name=self.name, session=self.parameters.session,
-            timeout=self._timeout)
-        links.greet(channels[peer], self.parameters)
-      for peer in names[self._index + 1:]:
-        channels[peer] = self._wait_for(peer)
-    except Fault:
-      links.Links(self.name, channels).close()
-      raise
-    return links.Links(self.name, channels)
-
-  def _wait_for(self, peer: str) -> Channel:
-    """Waits for the call of another server and returns the connection."""
-    with self._arrived:
-      while True:
-        if not self._arrived.wait_for(lambda: peer in self._calls,
-                                      self._timeout):
-          raise Fault(peer, f'did not call within {self._timeout:g} seconds')
-        call = self._calls.pop(peer)
-        if not call.gone:  # a server that died since may call again
-          return call
-        call.close()
-
-  def _same(self, mesh: links.Links, kind: Kind, mine: bytes,
-            what: str) -> None:
-    """Raises a `Fault` of a server that does not hold the same value."""
-    for peer, theirs in mesh.exchange(kind, mine).items():
-      if theirs != mine:
-        raise Fault(peer, f'does not agree on {what}')
 
   def _resume(self, mesh: links.Links,
               drawn: tuple[str, np.ndarray, np.ndarray] | None) -> bool:
@@ -385,16 +237,3 @@ def _state(peer: str, text: bytes) -> tuple[str | None, str | None]:
   except (ValueError, TypeError):
     raise Fault(peer, 'sent an invalid status') from None
   return stored, released
-
-
-def read_address(folder: pathlib.Path, name: str) -> tuple[str, int]:
-  """Returns host and port that a server has published.
-
-  Raises:
-    Fault: if it has published none.
-  """
-  try:
-    host, port = (folder / name).read_text().rsplit(':', 1)
-    return host, int(port)
-  except (OSError, ValueError):
-    raise Fault(name, 'has not started') from None

@@ -3,10 +3,12 @@
 * `parameters.json`: the public parameters.
 * `addresses/`: host and port of each running server.
 * `server<j>/`: key, certificate, enrolment key; later accepted messages, noise.
-* `owners<i>/`: a relay's key and certificate; bins and tokens of its owners.
-* `dealer/`, `client/`: key and certificate.
+* `owners<i>/`: a relay's key and certificate; records (bins of a curve) and
+  tokens of its owners.
+* `dealer/` (of a curve), `client/`: key and certificate.
 """
 
+from collections.abc import Mapping, Sequence
 import pathlib
 import shutil
 
@@ -16,6 +18,7 @@ from dpjax import errors
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import enrolment
 from dpjax.mpc.parties import storage
+from dpjax.mpc.parties.agreement import Agreement
 from dpjax.mpc.parties.parameters import from_bytes
 from dpjax.mpc.parties.parameters import Parameters
 from dpjax.report import files
@@ -35,13 +38,35 @@ def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
   Raises:
     ValueError: if the folder is not empty or the bins do not match.
   """
+  records = {'bins': bins} | ({} if labels is None else {'labels': labels})
+  create_parties(folder, parameters, records, num_relays,
+                 others=('dealer', 'client'))
+
+
+def create_parties(folder: pathlib.Path, parameters: Agreement,
+                   records: Mapping[str, np.ndarray], num_relays: int = 1,
+                   others: Sequence[str] = ('client',)) -> None:
+  """Creates the folder of a study of any kind.
+
+  Args:
+    folder: the new folder; it must be missing or empty.
+    parameters: parameters of the study.
+    records: secret records of all owners by name, [n, ...] each; divided among
+      the relays.
+    num_relays: number of processes that send for owners.
+    others: names of the parties that are neither servers nor relays.
+
+  Raises:
+    ValueError: if the folder is not empty or the records do not match.
+  """
   errors.check_at_least('num_relays', num_relays, 1)
-  errors.check_records(bins.shape, parameters.num_owners)
+  for values in records.values():
+    errors.check_records(values.shape[:1], parameters.num_owners)
   if folder.exists() and any(folder.iterdir()):
     raise ValueError(f'{folder} is not empty: a study needs a new folder')
   folder.mkdir(mode=0o700, parents=True, exist_ok=True)
   relays = [f'owners{i}' for i in range(num_relays)]
-  names = [*parameters.servers, *relays, 'dealer', 'client']
+  names = [*parameters.servers, *relays, *others]
   certificates.issue({name: folder / name for name in names},
                      parameters.session)
   keys = [storage.enrolment_key(folder / name) for name in parameters.servers]
@@ -50,9 +75,8 @@ def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
     tokens = np.array([[np.frombuffer(enrolment.token(key, owner), np.uint8)
                         for owner in part.tolist()] for key in keys],
                       np.uint8).reshape(len(keys), len(part), -1)
-    arrays = {'owners': part, 'bins': bins[part], 'tokens': tokens}
-    if labels is not None:
-      arrays['labels'] = labels[part]
+    arrays = {'owners': part, 'tokens': tokens} | {
+        name: values[part] for name, values in records.items()}
     # The stub takes arrays for the option `allow_pickle`.
     # The folder has mode 0700, so nobody else can open the file.
     np.savez(folder / relay / 'owners.npz', **arrays)  # type: ignore[arg-type]
@@ -62,10 +86,15 @@ def create(folder: pathlib.Path, parameters: Parameters, bins: np.ndarray,
 
 def read(folder: pathlib.Path) -> Parameters:
   """Returns the parameters of the study in a folder; ValueError if none."""
+  return from_bytes(parameters_bytes(folder))
+
+
+def parameters_bytes(folder: pathlib.Path) -> bytes:
+  """Returns the JSON of the parameters of a study; ValueError if none."""
   path = folder / 'parameters.json'
   if not path.exists():
     raise ValueError(f'{folder} holds no study: parameters.json is missing')
-  return from_bytes(path.read_bytes())
+  return path.read_bytes()
 
 
 def relays(folder: pathlib.Path) -> list[str]:
@@ -78,8 +107,8 @@ def owners(folder: pathlib.Path, relay: str) -> dict[str, np.ndarray]:
   """Returns the secrets of a relay's owners.
 
   Returns:
-    `owners` [n], their numbers; `bins` [n]; `tokens` uint8 [servers, n, 32];
-    and `labels` [n] if there are two classes.
+    `owners` [n], their numbers; `tokens` uint8 [servers, n, 32]; and the
+    records, for a curve `bins` [n] and, with two classes, `labels` [n].
   """
   with np.load(folder / relay / 'owners.npz') as archive:
     return dict(archive)

@@ -15,7 +15,7 @@ import numpy as np
 from dpjax import private_files
 from dpjax.mpc.parties import certificates
 from dpjax.mpc.parties import enrolment
-from dpjax.mpc.parties import parameters as public
+from dpjax.mpc.parties.agreement import Agreement
 from dpjax.report import files
 
 _PRIVATE = 0o600
@@ -27,7 +27,7 @@ _RELEASED = 'told'
 class Storage:
   """Files of one server in one study."""
 
-  def __init__(self, folder: pathlib.Path, parameters: public.Parameters):
+  def __init__(self, folder: pathlib.Path, parameters: Agreement):
     """Opens the folder of a server.
 
     Raises:
@@ -107,6 +107,19 @@ class Storage:
     """Returns the identity of noise that may be part of an answer, or None."""
     path = self.folder / _RELEASED
     return path.read_text() if path.exists() else None
+
+  def mark_started(self) -> None:
+    """Records that a server has run in this folder.
+
+    Raises:
+      ValueError: if one has run before.
+    """
+    try:
+      certificates.write_secret(self.folder / 'started', b'')
+    except FileExistsError:
+      raise ValueError(
+          f'{self.folder.name} has run before, and its rounds were lost when '
+          'it ended: this study is over, start a new one') from None
 
   def write_report(self, report: dict[str, object]) -> None:
     """Writes the report for the operator of the server."""
