@@ -308,23 +308,10 @@ def _compile(example: _Arguments, plan: TrainingPlan, model: Model,
     chunks = streaming.Program(plan, records, mesh, placed).chunks(
         lengths, state, multipliers, model=model, **given)
   else:
-    chunks = {length: _compiled(arrays.chunk(
+    chunks = {length: arrays.chunk(
         length, plan, mesh, placed, where, **given).lower(
-            state, multipliers, rows, records)) for length in lengths}
-  return _Program(_compiled(start.lower(keys, multipliers)), chunks)
-
-
-def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
-  """Compiles a program; on a CPU, so that its operations run one by one.
-
-  XLA runs independent operations of a program at the same time. On two cores,
-  programs of several runs of a deep network then wait for each other for ever.
-  An operation still uses all cores.
-  """
-  if jax.default_backend() != 'cpu':
-    return lowered.compile()
-  return lowered.compile(compiler_options={
-      'xla_cpu_enable_concurrency_optimized_scheduler': False})
+            state, multipliers, rows, records).compile() for length in lengths}
+  return _Program(start.lower(keys, multipliers).compile(), chunks)
 
 
 def _run_groups(num_runs: int, max_parallel: int | None) -> list[np.ndarray]:
