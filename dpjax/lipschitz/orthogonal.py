@@ -5,8 +5,9 @@ import jax.numpy as jnp
 
 from dpjax import errors
 from dpjax.lipschitz import norms
-from dpjax.typing import Array
+from dpjax.typing import Array, PRNGKey
 
+_STEPS_FROM_RANDOM = 40
 _UNIT_ROUNDOFF = 2.0**-24
 
 
@@ -38,6 +39,25 @@ def bjorck(weights: Array, *, num_iterations: int) -> Array:
   turned = jax.lax.fori_loop(0, num_iterations,
                              lambda _, w: bjorck_step(w), tall)
   return turned.T if wide else turned
+
+
+def random_orthogonal(key: PRNGKey, shape: tuple[int, int],
+                      dtype: jax.typing.DTypeLike = jnp.float32) -> Array:
+  """Draws a matrix with orthonormal columns, or rows if these are fewer.
+
+  The distribution does not change under rotations. It takes matrix products
+  alone: programs for CPUs that compute several QR decompositions, as for the
+  layers of several runs at once, can wait for each other for ever.
+
+  Args:
+    key: key of the draw.
+    shape: (m, n), numbers of rows and columns.
+    dtype: type of the entries.
+  """
+  gaussian = jax.random.normal(key, shape, jnp.float32)
+  # A square Gaussian matrix may have a singular value of 1e-4 of its norm,
+  # which grows by 3/2 a step.
+  return bjorck(gaussian, num_iterations=_STEPS_FROM_RANDOM).astype(dtype)
 
 
 def retract(weights: Array, *, num_steps: int = 1) -> tuple[Array, Array]:

@@ -1,9 +1,8 @@
 """Perceptrons: that of the tables, NET-09, and one that keeps norms."""
 
-import flax.linen as nn
-
 from dpjax import errors
 from dpjax.lipschitz import layers
+from dpjax.lipschitz import orthogonal as orthogonal_weights
 from dpjax.lipschitz import pointwise
 from dpjax.lipschitz.network import Chain
 from dpjax.lipschitz.network import Network
@@ -132,7 +131,7 @@ def orthogonal(*, num_features: int, num_classes: int, depth: int, width: int,
   def hidden(index: int) -> tuple[Node, ...]:
     return (layers.Dense(
         name=f'dense_{index:02d}', width=width, use_bias=False, orthogonal=True,
-        kernel_init=nn.initializers.orthogonal()),
+        kernel_init=orthogonal_weights.random_orthogonal),
             pointwise.activation('maxmin', name=f'activation_{index:02d}'))
 
   nodes = list(hidden(0))

@@ -220,3 +220,20 @@ def test_orthogonal_layers_stay_so_and_do_not_make_bounds_grow():
   head = float(certificate['head'])
   assert [float(bounds[f'd{number}']) for number in range(16)] == pytest.approx(
       [head] * 16, rel=0.01)
+
+
+@pytest.mark.parametrize('shape', [(64, 64), (100, 7), (3, 40), (1, 1)])
+def test_random_matrices_are_orthogonal(shape):
+  matrix = orthogonal.random_orthogonal(jax.random.key(3), shape)
+  assert matrix.shape == shape
+  np.testing.assert_allclose(_values(matrix), 1.0, atol=1e-5)
+  other = orthogonal.random_orthogonal(jax.random.key(4), shape)
+  assert shape == (1, 1) or np.abs(matrix - other).max() > 0.1
+
+
+def test_programs_of_random_matrices_call_no_library():
+  """Joint programs of QR decompositions can hang on CPUs."""
+  keys = jax.random.split(jax.random.key(0), 3)
+  program = jax.jit(jax.vmap(lambda key: orthogonal.random_orthogonal(
+    key, (8, 8)))).lower(keys).as_text()
+  assert 'custom_call' not in program
