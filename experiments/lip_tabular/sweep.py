@@ -12,10 +12,9 @@ Kinds of settings for every data set:
   grid     epsilon in {0.5, 1, 2, 4, 8} at delta = 1/n^1.1
 
 Hyperparameters are those that `lip_search` selected, with as many trials for
-each method, on the training part of the first split; where it has no rows yet,
-those of recipes. That is not part of the epsilon of a row; the rows of
-`lip_search` have its price. Test records of other splits are among those that
-were searched.
+each method, on the training part of the first split. That is not part of the
+epsilon of a row; the rows of `lip_search` have its price. Test records of other
+splits are among those that were searched.
 
 Expected accuracy on breast cancer at epsilon 1.672: dp_sgd 0.96, lip_dp_sgd
 0.97, fix_lip_dp_sgd 0.95 (printed: 0.773, 0.798, and a missing cell).
@@ -29,7 +28,7 @@ from experiments import papers
 PAPERS = ('003',)
 TIMES = ('step_microseconds',)
 ARTEFACT = 'Table 5.4 of Barczewski (2025): accuracy on tabular data (EXP-T5.4)'
-COST = '0.4 h on 2 CPU cores'
+COST = '0.3 h on 2 CPU cores, after `lip_search`'
 GALLERY = 'Training on tables: accuracy against epsilon'
 HEADLINES = (
     'best method',

@@ -280,8 +280,8 @@ def test_rows_become_fields(rows, tmp_path, monkeypatch):
 def test_committed_rows_select_for_every_method():
   text = selected.render(records.read(selected.ROWS))
   settings = json.loads(text)
-  assert settings.keys() <= sweep.BUDGETS.keys()
-  assert all(methods.keys() <= set(sweep.METHODS)
+  assert settings.keys() == sweep.BUDGETS.keys()
+  assert all(methods.keys() == set(sweep.METHODS)
              for methods in settings.values())
   for dataset, methods in settings.items():
     for values in methods.values():
