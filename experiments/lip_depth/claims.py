@@ -28,7 +28,7 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
   for dataset in lookup.datasets(values):
     result += [_depth(values, dataset, method) for method in sweep.METHODS]
     result.append(_deeper(values, dataset))
-  return result
+  return result + [_kept(values), *(_above(values, depth) for depth in (8, 16))]
 
 
 def _law(claim: str, printed: str, gaps: dict[str, float], limit: float,
@@ -79,11 +79,11 @@ def _multiplier(rows: Sequence[records.Row]) -> verdicts.Verdict:
   groups: dict[tuple, set[float]] = {}
   for row in rows:
     if row.metric == 'noise_multiplier':
-      groups.setdefault((row.dataset, row.n, row.epsilon_requested),
-                        set()).add(row.value)
+      groups.setdefault((row.dataset, row.n, row.epsilon_requested,
+                         lookup.parse(row.id).kind), set()).add(row.value)
   gaps = {f'{dataset}, n = {n}, epsilon {epsilon:g}':
           max(result) - min(result)
-          for (dataset, n, epsilon), result in groups.items()}
+          for (dataset, n, epsilon, _), result in groups.items()}
   return _law('noise multiplier at fixed sampling probability and steps',
               'a function of epsilon alone', gaps, 0.0,
               f'{len(groups)} groups of all methods, depths and seeds')
@@ -146,7 +146,7 @@ def _residuals(values: lookup.Values) -> list[verdicts.Verdict]:
 def _bounds_hold(values: lookup.Values) -> verdicts.Verdict:
   """Tests that no contribution of the sampled records exceeds its bound."""
   gaps = {
-      f'{key.dataset}, {key.method} of depth {key.depth}':
+      f'{key.kind}: {key.dataset}, {key.method} of depth {key.depth}':
       max(max(metrics['realised_largest'].values()) - 1, 0.0)
       for key, metrics in lookup.trained(values).items()
       if 'realised_largest' in metrics}
@@ -208,6 +208,45 @@ def _deeper(values: lookup.Values, dataset: str) -> verdicts.Verdict:
   return verdicts.Verdict(
       claim, 'deeper', shown,
       verdicts.AGREES if ours > theirs else verdicts.DIFFERS, reason)
+
+
+def _orthogonal(values: lookup.Values, method: str
+                ) -> dict[float | None, dict[int, float]]:
+  """Returns accuracies on adult by depth and seed, with orthogonal layers."""
+  return lookup.by_seed(values, 'adult', lookup.Line(method, 1.0, True),
+                        'depth')
+
+
+def _kept(values: lookup.Values) -> verdicts.Verdict:
+  """Returns a verdict: do orthogonal layers keep accuracy at any depth?"""
+  claim = (f'adult, lip_dp_sgd with orthogonal layers: at most {_FALL:g} below '
+           'one hidden layer at 16')
+  result = _orthogonal(values, 'lip_dp_sgd')
+  if not {1, 16} <= result.keys():
+    return verdicts.Verdict(claim, '-', '-', verdicts.NOT_RUN, 'no rows')
+  fall = summary.summarise(summary.differences(result[1], result[16]))
+  return verdicts.Verdict(
+      claim, '-', ', '.join(
+          f'{summary.cell(summary.summarise(result[depth].values()))} at '
+          f'{depth}' for depth in (1, 16)),
+      verdicts.AGREES if fall.mean <= _FALL else verdicts.DIFFERS,
+      f'falls by {summary.cell(fall)}, paired by seed')
+
+
+def _above(values: lookup.Values, depth: int) -> verdicts.Verdict:
+  """Returns a verdict: is Lip-DP-SGD above DP-SGD with orthogonal layers?"""
+  claim = (f'adult, {depth} orthogonal layers: Lip-DP-SGD is at least as '
+           'accurate as DP-SGD')
+  ours, theirs = (_orthogonal(values, name).get(depth)
+                  for name in ('lip_dp_sgd', 'dp_sgd'))
+  if ours is None or theirs is None:
+    return verdicts.Verdict(claim, '-', '-', verdicts.NOT_RUN, 'no rows')
+  gap = summary.summarise(summary.differences(ours, theirs))
+  return verdicts.Verdict(
+      claim, '-', ' against '.join(summary.cell(summary.summarise(
+          seeds.values())) for seeds in (ours, theirs)),
+      verdicts.AGREES if gap.mean >= 0 else verdicts.DIFFERS,
+      f'{summary.cell(gap)}, paired by seed; both train the same network')
 
 
 def _deepest(cells: dict[float, summary.Summary]) -> float:

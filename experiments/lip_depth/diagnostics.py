@@ -35,11 +35,12 @@ def diagnose(results: Sequence[training.TrainingResult],
 
   Args:
     results: training results of a private method.
-    dataset: data set that the runs were trained on.
+    dataset: data set that the runs were trained on, as it was loaded.
     probe_size: largest number of training records whose contributions are
       measured.
   """
   first = results[0].config
+  dataset = building.prepare(first, dataset)
   model = building.make_model(first, dataset)
   method = building.make_method(first, model)
   records = dataset.records

@@ -62,21 +62,25 @@ def datasets(values: Values) -> list[str]:
 
 
 class Line(NamedTuple):
-  """The method and the weight norm of a curve."""
+  """A curve: its method, weight norm, and whether layers are orthogonal."""
   method: str
   weight_norm: float
+  orthogonal: bool = False
 
   @property
   def label(self) -> str:
     """Returns the label of the curve; it states a norm other than the default.
     """
+    if self.orthogonal:
+      return f'{self.method}, orthogonal'
     if self.weight_norm == sweep.WEIGHT_NORM:
       return self.method
     return f'{self.method}, C = {self.weight_norm:g}'
 
 
 LINES = (*(Line(name, sweep.WEIGHT_NORM) for name in ('sgd', *sweep.METHODS)),
-         *(Line(name, 1.0) for name in sweep.UNIT))
+         *(Line(name, 1.0) for name in sweep.UNIT),
+         *(Line(name, 1.0, True) for name in ('sgd', *sweep.ON_ORTHOGONAL)))
 
 
 def by_seed(values: Values, dataset: str, line: Line, along: str,
@@ -89,7 +93,7 @@ def by_seed(values: Values, dataset: str, line: Line, along: str,
   Args:
     values: values of all settings.
     dataset: name of the data set.
-    line: method and weight norm of the curve.
+    line: the curve.
     along: field that varies: 'epsilon', 'num_examples' or 'depth'.
     metric: name of the metric.
     **fixed: values of other fields that are not those of the centre.
@@ -103,8 +107,9 @@ def by_seed(values: Values, dataset: str, line: Line, along: str,
   results = {
       getattr(key, along): metrics[metric]
       for key, metrics in trained(values).items()
-      if metric in metrics and all(
-          getattr(key, name) == value for name, value in at.items())}
+      if metric in metrics and line.orthogonal == (
+          key.kind in sweep.ORTHOGONAL) and all(
+              getattr(key, name) == value for name, value in at.items())}
   # None stands for all records, so it comes after every number.
   return dict(sorted(results.items(), key=lambda item: (
       item[0] is None, item[0] or 0)))

@@ -180,7 +180,7 @@ def _draw(ax: Any, along: str, line: lookup.Line, curve: dict) -> None:
                    [a.standard_error for a in curve.values()], line.label,
                    series=series)
   if line.weight_norm != sweep.WEIGHT_NORM:
-    ax.containers[-1].lines[0].set_linestyle(':')
+    ax.containers[-1].lines[0].set_linestyle('--' if line.orthogonal else ':')
 
 
 def _scale(ax: Any, along: str) -> None:

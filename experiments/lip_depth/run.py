@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 import math
+from typing import Any
 
 import jax
 
@@ -69,12 +70,17 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
   if setting.kind not in sweep.TRAINING:
     return None
   shared = sweep.TRAINING[setting.kind]
-  values = recipes.recipe(setting.method, num_train=_ORDINARY)
-  values |= dict(
+  network: dict[str, Any] = {}
+  if setting.kind in sweep.ORTHOGONAL:
+    network = dict(model='orthogonal', features='binned')
+  values = recipes.recipe(setting.method, num_train=_ORDINARY, **network)
+  if network and setting.depth > 1:
+    values['branch_share'] = 1 / (2 * setting.depth)
+  values |= network | dict(
       num_steps=shared.num_steps, depth=setting.depth,
       weight_norm=setting.weight_norm, batch_size=float(min(
           shared.batch_size, (setting.num_examples or _ORDINARY) // 2)))
-  if setting.kind == 'smoke':
+  if setting.kind.startswith('smoke'):
     values['batch_size'] = 100.0
   return run_keys.reproducible(configuration.TrainingConfig(
       dataset=setting.dataset, method=setting.method, seed=setting.seed,

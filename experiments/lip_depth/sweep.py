@@ -10,18 +10,22 @@ Kinds of settings:
           (epsilon 1, all records, two hidden layers); a grid of epsilon and
           depth for two methods; and a sweep of the depth for two methods with
           weights of norm 1. On nursery: sweeps of epsilon and of depth.
+  orthogonal  training of `mlp.orthogonal` on binned columns of norm 1 on adult:
+          a sweep of the depth for four methods. Layer k > 1 is a mean of its
+          input and of an orthogonal layer, with weight 1 / (2 depth)
   bounds  certified bounds of networks whose weights all have norm C, without
           data: chains, and wide residual networks with plain and averaged sums
   noise   the noise that the privatizer adds, measured; `method` is the way in
           which the budget is split over layers
 
 All methods share the number of steps, the batch size and the width, so that the
-noise multiplier depends on epsilon and n alone. Their other hyperparameters are
-the general ones of `recipes` at every depth.
+noise multiplier depends on epsilon and n alone; `orthogonal` has eight times
+the batch. Their other hyperparameters are those of `recipes` at every depth.
 
 Expected on adult at epsilon 1: clipping loses nothing up to eight hidden
 layers, and the Lipschitz methods lose from four on: if all norms are C = 4, the
-bound of the first of K layers grows as 4^(K-1).
+bound of the first of K layers grows as 4^(K-1). Orthogonal layers lose less
+than 0.01 up to sixteen.
 """
 
 import dataclasses
@@ -38,6 +42,7 @@ HEADLINES = (
     'adult, dp_sgd',
     'adult, lip_dp_sgd',
     'adult: Lip-DP-SGD supports',
+    'adult, 16 orthogonal layers',
 )
 BATCHED = ('seed', 'epsilon')
 
@@ -48,6 +53,8 @@ METHODS = CLIPPING + LIPSCHITZ
 PLANE = ('dp_sgd', 'lip_dp_sgd')
 UNIT = ('lip_dp_sgd', 'lip_propagated')
 """Methods that are run with weights of norm 1, too."""
+ON_ORTHOGONAL = ('dp_sgd', 'layer_clipped', 'lip_dp_sgd')
+"""Private methods that train `mlp.orthogonal`."""
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SIZES = (1000, 3000, 10_000, 30_000, None)
@@ -64,7 +71,8 @@ class Setting:
   """One training run, one network, or one way to split the noise.
 
   Attributes:
-    kind: name from the list above; 'smoke' is training for a few steps.
+    kind: name from the list above; 'smoke' and 'smoke_orthogonal' train for a
+      few steps.
     dataset: name of the data set; 'none' for settings without data.
     method: training method, where 'sgd' is the non-private ceiling; for
       'bounds' the kind of network, 'chain', or 'plain' or 'averaged' residual
@@ -102,8 +110,12 @@ class Training:
 
 TRAINING = {
     'train': Training(num_steps=300, batch_size=512, probe_size=500),
+    'orthogonal': Training(num_steps=300, batch_size=4096, probe_size=500),
     'smoke': Training(num_steps=5, batch_size=512, probe_size=20),
+    'smoke_orthogonal': Training(num_steps=5, batch_size=512, probe_size=20),
 }
+ORTHOGONAL = ('orthogonal', 'smoke_orthogonal')
+"""Kinds that train `mlp.orthogonal`."""
 
 
 def _runs(dataset, methods, *, kind='train', epsilons=(EPSILON,),
@@ -147,6 +159,8 @@ def _settings():
       *_runs('adult', (*METHODS, 'sgd'), sizes=SIZES),
       *_runs('adult', PLANE, epsilons=EPSILONS, depths=DEPTHS),
       *_runs('adult', UNIT, depths=DEPTHS, weight_norm=1.0),
+      *_runs('adult', ('sgd', *ON_ORTHOGONAL), kind='orthogonal',
+             depths=DEPTHS, weight_norm=1.0),
       *_sweeps('nursery', METHODS)]
   # Several sweeps contain the centre; each setting is kept once.
   return tuple(dict.fromkeys(result))
@@ -160,7 +174,9 @@ SMOKE = tuple(dict.fromkeys([
            depths=(1, 2), num_seeds=2),
     *_runs('breast_cancer', PLANE[1:], kind='smoke', weight_norm=1.0,
            num_seeds=2),
-    *_runs('breast_cancer', ('sgd',), kind='smoke', num_seeds=2)]))
+    *_runs('breast_cancer', ('sgd',), kind='smoke', num_seeds=2),
+    *_runs('breast_cancer', PLANE, kind='smoke_orthogonal', depths=(1, 3),
+           weight_norm=1.0, num_seeds=2)]))
 
 # Every tag selects settings by a predicate; all tags together cover the sweep.
 TAGS = {

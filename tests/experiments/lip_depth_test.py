@@ -192,8 +192,10 @@ def test_rows_tell_the_truth(rows):
     if key.method == 'lip_dp_sgd':
       assert set(metrics['num_layers'].values()) == {key.depth + 1}
       for seed, bound in metrics['sensitivity_first'].items():
-        # The bound is at most that of weights of norm C.
-        limit = 0.35 * key.weight_norm**key.depth * math.sqrt(2.5**2 + 1)
+        # The bound is at most that of weights of norm C; orthogonal layers
+        # without biases take records of norm 1 and pass on cotangents of 6.
+        limit = 0.35 * key.weight_norm**key.depth * math.sqrt(2.5**2 + 1) if (
+            key.kind == 'smoke') else 6.0 * (1 + 1e-4 * (key.depth + 1))
         assert 0 < bound <= limit * (1 + 1e-5)
         assert 0 < metrics['realised_first'][seed] <= 1 + 1e-5
     if key.method == 'dp_sgd':
@@ -249,25 +251,26 @@ def test_figure_has_three_panels(rows):
   drawn = report.figure(rows)
   assert [ax.get_xlabel() for ax in drawn.axes] == [
       'epsilon', 'training records', 'hidden layers']
-  assert len(drawn.axes[2].containers) == 3 + 1
+  assert len(drawn.axes[2].containers) == 3 + 1 + 2
 
 
 def test_laws_agree_and_depth_is_compared(rows):
   all_verdicts = verdicts.check(report.verdict(rows))
   assert [each.verdict for each in all_verdicts[:10]] == [verdicts.AGREES] * 10
   last = {each.claim: each for each in all_verdicts[10:]}
-  assert len(last) == len(sweep.METHODS) + 1
+  assert len(last) == len(sweep.METHODS) + 1 + 3
   assert last['breast_cancer, lip_propagated: accuracy falls with '
               'depth'].verdict == verdicts.NOT_RUN
 
 
-def _made_up(method, accuracies, metric='test_accuracy'):
+def _made_up(method, accuracies, metric='test_accuracy', **fields):
   """Returns rows of three seeds for 1 and 16 hidden layers."""
   lines = []
   for depth, accuracy in zip((1, 16), accuracies, strict=True):
     for seed in range(3):
-      setting = sweep.Setting(kind='train', dataset='adult', method=method,
-                              epsilon=1.0, depth=depth, seed=seed)
+      setting = sweep.Setting(**{'kind': 'train'} | fields, dataset='adult',
+                              method=method, epsilon=1.0, depth=depth,
+                              seed=seed)
       lines += selection.named('lip_depth', setting, [records.Row(
           seed=seed, metric=metric, value=accuracy + 0.01 * seed, n=1,
           epsilon_requested=1.0, epsilon=1.0, epsilon_valid=True, delta=1e-5,
@@ -296,6 +299,26 @@ def test_deeper_than_propagated_bounds():
                                   _made_up('lip_propagated', (0.85, theirs)))
     assert [each.verdict for each in all_verdicts
             if each.claim.startswith(claim)] == [outcome]
+
+
+@pytest.mark.parametrize('deep, kept, above', [
+    (0.845, verdicts.AGREES, verdicts.AGREES),
+    (0.841, verdicts.AGREES, verdicts.DIFFERS),
+    (0.8, verdicts.DIFFERS, verdicts.DIFFERS)])
+def test_orthogonal_layers_have_claims_of_their_own(deep, kept, above):
+  fields = dict(kind='orthogonal', weight_norm=1.0)
+  by_claim = {each.claim: each for each in report.verdict(
+      _made_up('lip_dp_sgd', (0.85, deep), **fields)
+      + _made_up('dp_sgd', (0.85, 0.843), **fields)
+      + _made_up('dp_sgd', (0.85, 0.99)))}
+  assert by_claim['adult, lip_dp_sgd with orthogonal layers: at most 0.01 '
+                  'below one hidden layer at 16'].verdict == kept
+  claim = ('adult, {} orthogonal layers: Lip-DP-SGD is at least as accurate as '
+           'DP-SGD')
+  assert by_claim[claim.format(16)].verdict == above
+  assert by_claim[claim.format(8)].verdict == verdicts.NOT_RUN
+  assert by_claim['adult, lip_dp_sgd: accuracy falls with depth'
+                  ].verdict == verdicts.NOT_RUN
 
 
 def test_scaling_laws_that_do_not_hold_are_reported():
