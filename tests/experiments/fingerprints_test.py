@@ -149,8 +149,8 @@ def _of(name, num_examples=455, **fields):
 
 def test_a_recipe_counts_for_its_method_alone(cheap, monkeypatch):
   def both():
-    return [_of('lip_tabular', kind='table', dataset='breast_cancer',
-                method=method) for method in ('lip_dp_sgd', 'fix_lip_dp_sgd')]
+    return [_of('lip_depth', kind='train', dataset='nursery', method=method,
+                num_examples=5000) for method in ('lip_dp_sgd', 'fix_lip_dp_sgd')]
   before = both()
   assert before[0] != before[1]
   recipe = recipes.recipe
