@@ -129,12 +129,15 @@ def _of_orthogonal(method: str, num_train: int, features: str) -> Recipe:
   All weights have norm 1, and the temperature makes the logits large enough: so
   one learning rate serves the head and the hidden layers. One noise scale for
   all layers is best, because a unit of noise moves the logits by as much as the
-  bound of its layer.
+  bound of its layer. The bound of cotangents, 12, is near their largest norm,
+  sqrt(2) over the temperature; a clip norm of half of it is better.
   """
+  rate = 0.0025 if num_train < _SMALL else 0.025
   changes = {} if features != 'none' else {
       'input_radius': _SHARED['input_radius']}
   return {
       **_of_columns(method, num_train), 'depth': 2, 'width': 64,
       'activation': 'maxmin', 'allocation': 'global', 'weight_norm': 1.0,
-      'temperature': 0.05, 'logit_clip': 6.0, 'clip_norm': 6.0,
-      'learning_rate': 0.005 if num_train < _SMALL else 0.05, **changes}
+      'temperature': 0.05, 'logit_clip': 12.0, 'clip_norm': 6.0,
+      'learning_rate': 2 * rate if training_methods.METHODS[method].clips
+                       else rate, **changes}
