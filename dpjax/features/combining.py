@@ -79,8 +79,9 @@ class UnitNorm:
 
   Examples:
     >>> from dpjax.features import combining
-    >>> combining.UnitNorm()(np.float32([[2, -2]])).round(3)
-    Array([[ 0.667, -0.667,  0.333]], dtype=float32)
+    >>> features = combining.UnitNorm()(np.float32([[2, -2]]))
+    >>> [round(float(feature), 3) for feature in features[0]]
+    [0.667, -0.667, 0.333]
   """
   constant: float = 1.0
 
