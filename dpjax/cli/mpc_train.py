@@ -72,7 +72,7 @@ _ROUNDS = flags.DEFINE_integer(
     'rounds', 30, 'Number T of gradient steps, each on the records of all '
     'owners.', 1, flag_values=_TRAINING)
 _RATE = flags.DEFINE_float(
-    'learning_rate', 4.0, 'Size of a step.', flag_values=_TRAINING)
+    'learning_rate', 2.0, 'Size of a step.', flag_values=_TRAINING)
 _DEPTH = flags.DEFINE_integer(
     'depth', 1, 'Hidden layers of orthogonal.', 1, flag_values=_TRAINING)
 _WIDTH = flags.DEFINE_integer(
