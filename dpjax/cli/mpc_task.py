@@ -175,7 +175,7 @@ class Task:
             for name, layer in self._unravel[1](jnp.asarray(flat)).items()}
 
   def to_bytes(self) -> bytes:
-    """Returns JSON."""
+    """Returns the fields as JSON, for `task.json` of a study."""
     return json.dumps(dataclasses.asdict(self), sort_keys=True).encode()
 
 
