@@ -12,9 +12,10 @@ changing a recipe changes it. Numbers enter the hash as three weighted sums
 rounded to a hundredth, so that last digits, which differ between processors,
 do not count.
 
-A fingerprint does not cover the arithmetic of a statistic, an activation that
-no recipe uses, or accounting. Changes there show when rows are made again:
-`python -m launch.reproduce --sample` compares new rows with the committed ones.
+A fingerprint does not cover the arithmetic of a statistic or of features, an
+activation that no recipe uses, or accounting. Changes there show when rows are
+made again: `python -m launch.reproduce --sample` compares new rows with the
+committed ones.
 
 A row without a fingerprint was made before fingerprints existed, and has not
 been compared with a result of the present code since.
