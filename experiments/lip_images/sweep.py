@@ -3,7 +3,7 @@ r"""Settings for Figure 5.3.1 of Barczewski (2025).
 Catalogue items EXP-F5.3.1 and EXP-T5.3.
 
   python -m launch.sweep --experiment=lip_images --tag=cpu --data_dir=data \
-    --output_dir=experiments/lip_images/results       two cores, hours
+    --output_dir=experiments/lip_images/results       two cores, half an hour
   python -m launch.sweep --experiment=lip_images --tag=full --data_dir=data \
     --output_dir=experiments/lip_images/results       a GPU, days
 
@@ -20,8 +20,8 @@ Profiles, all at delta = 1e-5:
          CIFAR-10, as far as this library has it (see `report.DE_ET_AL`)
   count  the numbers of parameters of the printed architectures; no data
 
-Expected of cpu on MNIST at epsilon 2, from validation folds: accuracy 0.93 for
-layer_clipped, 0.92 for lip_dp_sgd, 0.91 for lip_normalised.
+`results/chosen.json` has the accuracies on validation folds that the profile
+cpu is expected to reach.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ REPRODUCE = 'cpu'
 QUICK_IS_SMOKE = True
 TIMES = ('step_microseconds',)
 ARTEFACT = 'Figure 5.3.1 of Barczewski (2025): accuracy on images'
-COST = 'cpu: hours on 2 CPU cores; full: days on a GPU'
+COST = 'cpu: half an hour on 2 CPU cores; full: days on a GPU'
 HEADLINES = (
     'mnist, small network: Lip',
     'fashion_mnist, small network: Lip',
