@@ -13,9 +13,9 @@ from dpjax.runs import run_keys
 from dpjax.runs import training
 from experiments import records
 from experiments import rows
-from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws
 from experiments.lip_depth import sweep
+from experiments.methods.training import diagnostics
 
 Results = Iterator[tuple[sweep.Setting, list[records.Row]]]
 
@@ -111,12 +111,10 @@ def _rows(setting: sweep.Setting, result: training.TrainingResult,
                           {'test_accuracy': result.test_accuracy})
   if diagnosis is None:
     return accuracy
-  bounds, realised = diagnosis.sensitivities, diagnosis.realised
+  bounds = diagnosis.sensitivities
   released = rows.trained(setting, result, dict(
       noise_multiplier=result.plan.noise_multiplier, num_layers=len(bounds),
       sensitivity_first=bounds[0], sensitivity_last=bounds[-1],
       noise_norm=diagnosis.noise_norm))
-  kept = rows.trained(setting, result, dict(
-      realised_first=realised[0], realised_last=realised[-1],
-      realised_largest=max(realised)), epsilon=math.inf)
-  return accuracy + released + kept
+  return [*accuracy, *released,
+          *diagnostics.realised_rows(setting, result, diagnosis)]

@@ -60,9 +60,8 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig:
   """Returns the first trial on all training records, for fingerprints."""
   total = registry.DATASETS[setting.dataset].num_examples
   base = _config(setting)
-  return dataclasses.replace(base, **recipes.recipe(
-      setting.method,
-      num_train=total - round(base.test_fraction * total)))
+  return dataclasses.replace(base, **_without_fixed(setting, recipes.recipe(
+      base.method, num_train=total - round(base.test_fraction * total))))
 
 
 def find(setting: sweep.Setting, dataset: arrays.Dataset,
@@ -127,9 +126,16 @@ def _batch_size(setting, dataset, size: float, *, fold) -> float:
 
 def _config(setting: sweep.Setting, **fields) -> configuration.TrainingConfig:
   return run_keys.reproducible(configuration.TrainingConfig(
-      dataset=setting.dataset, epsilon=setting.epsilon, method=setting.method,
+      dataset=setting.dataset, epsilon=setting.epsilon,
       delta=_DELTAS[setting.dataset], adjacency=_ADJACENCY.value,
-      num_folds=setting.num_folds, split_seed=setting.split, **fields))
+      num_folds=setting.num_folds, split_seed=setting.split,
+      **sweep.fixed(setting.method), **fields))
+
+
+def _without_fixed(setting, fields: dict) -> dict:
+  """Returns the fields that the method does not fix."""
+  fixed = sweep.fixed(setting.method)
+  return {name: value for name, value in fields.items() if name not in fixed}
 
 
 def _num_train(setting, dataset, *, fold) -> int:
@@ -138,9 +144,10 @@ def _num_train(setting, dataset, *, fold) -> int:
 
 def _recipe(setting, dataset, *, fold: int | None = 0, features: str = 'none'):
   """Returns the recipe for all data sets, free of any earlier search."""
-  return recipes.recipe(
-      setting.method, num_train=_num_train(setting, dataset, fold=fold),
-      features=features) | dict(features=features)
+  recipe = recipes.recipe(
+      sweep.fixed(setting.method)['method'], features=features,
+      num_train=_num_train(setting, dataset, fold=fold))
+  return _without_fixed(setting, recipe) | dict(features=features)
 
 
 def _space(setting, dataset):

@@ -6,7 +6,7 @@ writes a file that is computed from the committed rows alone. Other experiments
 read it with `fields`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 import functools
 import json
 import pathlib
@@ -31,10 +31,15 @@ Selected = dict[str, dict[str, dict[str, Any]]]
 def from_rows(rows: Iterable[records.Row]) -> Selected:
   """Returns data set -> method -> values of the selected hyperparameters.
 
-  If several splits were searched, the first one is used.
+  'score' is the accuracy in cross-validation, with the noise of the search. If
+  several splits were searched, the first one is used.
   """
   results: Selected = {}
   owners: dict[tuple[str, str], str] = {}
+  chosen: dict[str, str] = {}
+  for row in records.sort(rows):
+    if row.metric == 'selected_trial':
+      chosen[row.id] = f'score_{int(row.value):03d}'
   for row in records.sort(rows):
     if owners.setdefault((row.dataset, row.method), row.id) != row.id:
       continue
@@ -42,6 +47,8 @@ def from_rows(rows: Iterable[records.Row]) -> Selected:
         row.method, {'num_train': row.n})
     if row.metric == 'sampling_prob':
       values['sampling_prob'] = row.value
+    elif row.metric == chosen[row.id]:
+      values['score'] = row.value
     elif row.metric.startswith(_PREFIX):
       name, value = _parse(row.metric.removeprefix(_PREFIX), row.value)
       values[name] = value
@@ -74,9 +81,21 @@ def fields(dataset: str, method: str, *, num_train: int) -> dict[str, Any]:
   if values is None:
     return {}
   chosen = {name: value for name, value in values.items()
-            if name not in ('num_train', 'sampling_prob')}
+            if name not in ('num_train', 'sampling_prob', 'score')}
   batch_size = max(1, round(values['sampling_prob'] * num_train))
   return {**chosen, 'batch_size': float(batch_size)}
+
+
+def best_by_score(dataset: str, methods: Sequence[str]) -> str | None:
+  """Returns the method whose selected trial has the best score, if any has.
+
+  Args:
+    dataset: name of the data set.
+    methods: names to choose from; those without a search are left out.
+  """
+  searched = _read(FILE).get(dataset, {})
+  return max((method for method in methods if method in searched),
+             key=lambda method: searched[method]['score'], default=None)
 
 
 def datasets() -> list[str]:

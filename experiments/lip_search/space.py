@@ -14,6 +14,7 @@ _CLIPPED = (*_COMMON, 'clip_norm')
 _BOUNDED = (*_COMMON, 'weight_norm', 'logit_clip', 'allocation')
 _PROJECTED = (*_BOUNDED, 'input_radius')
 _LIPSCHITZ = (*_PROJECTED, 'hidden_radius')
+_UNCLIPPED = tuple(name for name in _LIPSCHITZ if name != 'logit_clip')
 
 NAMES = {
     'dp_sgd': _CLIPPED,
@@ -27,6 +28,7 @@ NAMES = {
     'lip_propagated': _PROJECTED,
     'lip_normalised': _BOUNDED,
     'lip_adaptive': _LIPSCHITZ,
+    'lip_unclipped': _UNCLIPPED,
 }
 """Method -> names of the hyperparameters that are searched."""
 

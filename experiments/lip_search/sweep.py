@@ -19,7 +19,9 @@ Expected: linear models for most methods, on crossed columns for nursery and on
 bins for adult; on Android permissions, networks with a hidden layer.
 """
 
+from collections.abc import Mapping
 import dataclasses
+from typing import Any
 
 from experiments import papers
 
@@ -32,7 +34,19 @@ HEADLINES = ('privacy loss by the search',)
 
 METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd', 'layer_clipped',
            'dp_sgd_per_layer', 'dp_sgd_automatic', 'dp_sgd_adaptive',
-           'lip_propagated', 'lip_normalised', 'lip_adaptive')
+           'lip_propagated', 'lip_normalised', 'lip_adaptive',
+           'lip_unclipped')
+_UNCLIPPED = {'method': 'lip_dp_sgd', 'logit_clip': 100.0}
+
+
+def fixed(method: str) -> Mapping[str, Any]:
+  """Returns the fields of a `TrainingConfig` that a method fixes.
+
+  'lip_unclipped' is Lip-DP-SGD without any clipping: the norm of the gradient
+  in the logits is at most sqrt(2) over the temperature, below 15 at all
+  temperatures of the search, so that `logit_clip` has no effect.
+  """
+  return _UNCLIPPED if method == 'lip_unclipped' else {'method': method}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

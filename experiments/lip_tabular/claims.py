@@ -1,4 +1,4 @@
-"""Judges three claims about Barczewski (2025, Table 5.4) over all data sets.
+"""Judges four claims about Barczewski (2025, Table 5.4) over all data sets.
 
 Catalogue item STAT-01.
 """
@@ -11,20 +11,15 @@ from experiments import papers
 from experiments import records
 from experiments import summary
 from experiments import verdicts
+from experiments.lip_search import selected
 from experiments.lip_tabular import sweep
 
-# Methods that bound each record's gradient by clipping, and methods that bound
-# it by the norms of the weights.
-CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
-            'dp_sgd_adaptive', 'layer_clipped')
-LIPSCHITZ = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_propagated',
-             'lip_normalised', 'lip_adaptive')
 _LEVEL = 0.05
 
 
 def overall(rows: Sequence[records.Row],
             datasets: set[str]) -> list[verdicts.Verdict]:
-  """Returns verdicts on three claims over the data sets with rows.
+  """Returns verdicts on four claims over the data sets with rows.
 
   The best of several methods is chosen on the same test fifths that judge it:
   with ten splits its accuracy is too high by about a standard error.
@@ -40,7 +35,7 @@ def overall(rows: Sequence[records.Row],
                              metric='test_accuracy')
   return [_beats_the_printed_best(lines, result),
           _lipschitz_keeps_up(lines, result),
-          _signed_ranks(lines, rows)]
+          _signed_ranks(lines, rows), _families(lines, rows)]
 
 
 def near_strong_models(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
@@ -83,7 +78,7 @@ def _beats_the_printed_best(lines, cells) -> verdicts.Verdict:
   for line in lines:
     printed = max(value for value in (line.dp_sgd, line.lip_dp_sgd,
                                       line.fix_lip_dp_sgd) if value)
-    best = _best(cells, line.dataset, CLIPPING + LIPSCHITZ)
+    best = _best(cells, line.dataset, sweep.CLIPPING + sweep.LIPSCHITZ)
     ceiling = cells.get((line.dataset, 'sgd'))
     if best and best[1].mean > printed:
       above += 1
@@ -105,8 +100,8 @@ def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
   """
   near, far = [], []
   for line in lines:
-    lip = _best(cells, line.dataset, LIPSCHITZ)
-    clip = _best(cells, line.dataset, CLIPPING)
+    lip = _best(cells, line.dataset, sweep.LIPSCHITZ)
+    clip = _best(cells, line.dataset, sweep.CLIPPING)
     if not lip or not clip:
       continue
     error = max(lip[1].standard_error, clip[1].standard_error)
@@ -122,16 +117,49 @@ def _lipschitz_keeps_up(lines, cells) -> verdicts.Verdict:
       'not on: ' + '; '.join(far) if far else 'on every one')
 
 
+def _by_seed(rows) -> dict[tuple[str, str], dict[int, float]]:
+  """Returns (data set, method) -> seed -> accuracy."""
+  accuracies: dict[tuple[str, str], dict[int, float]] = {}
+  for row in rows:
+    if row.metric == 'test_accuracy':
+      accuracies.setdefault((row.dataset, row.method), {})[row.seed] = row.value
+  return accuracies
+
+
+def _families(lines, rows) -> verdicts.Verdict:
+  """Compares two methods, of either kind that with the best score on folds.
+
+  So neither is chosen on the test records of this comparison. Differences are
+  paired by split and seed.
+  """
+  by_seed = _by_seed(rows)
+  shown, above = [], 0
+  for line in lines:
+    names = [selected.best_by_score(line.dataset, methods)
+             for methods in (sweep.LIPSCHITZ, sweep.CLIPPING)]
+    pair = [by_seed.get((line.dataset, name)) for name in names]
+    if not all(pair):
+      continue
+    differences = summary.differences(*pair)
+    mean = summary.summarise(differences)
+    above += mean.mean >= 0
+    shown.append(f'{line.dataset} {summary.cell(mean, digits=4)} '
+                 f'({names[0]} minus {names[1]})')
+  return verdicts.Verdict(
+      'the best Lipschitz method on folds is at least the best clipping method '
+      'on folds, in the mean', 'above on all',
+      f'on {above} of {len(shown)}',
+      verdicts.AGREES if above == len(shown) else verdicts.DIFFERS,
+      '; '.join(shown) or 'no pairs')
+
+
 def _signed_ranks(lines, rows) -> verdicts.Verdict:
   """Tests differences by exact signed ranks, with Holm's correction.
 
   Differences are paired by split and seed; the correction is for the number of
   data sets.
   """
-  by_seed = {}
-  for row in rows:
-    if row.metric == 'test_accuracy':
-      by_seed.setdefault((row.dataset, row.method), {})[row.seed] = row.value
+  by_seed = _by_seed(rows)
   names, p_values, gaps = [], [], []
   for line in lines:
     pair = [by_seed.get((line.dataset, method))

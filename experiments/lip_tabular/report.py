@@ -24,6 +24,9 @@ def table(rows: Sequence[records.Row]) -> str:
   """Returns a table with one line for each data set, method and budget."""
   accuracy = summary.over_seeds(rows, _KEYS, metric='test_accuracy')
   noise = summary.over_seeds(rows, _KEYS, metric='noise_multiplier')
+  realised = {layer: summary.over_seeds(rows, _KEYS,
+                                        metric=f'realised_{layer}')
+              for layer in ('first', 'largest')}
   costs = summary.costs(rows, _KEYS, metric='test_accuracy')
   lines = []
   for key in sorted(accuracy, key=_order):
@@ -33,14 +36,19 @@ def table(rows: Sequence[records.Row]) -> str:
         summary.cell(accuracy[key], digits=4), f'{requested:g}',
         f'{costs[key].epsilon:.4g}', f'{delta:.3g}' if delta else '-',
         f'{noise[key].mean:.4g}' if key in noise else '-',
+        *(f'{of[key].mean:.2f}' if key in of else '-'
+          for of in realised.values()),
         f'{costs[key].seconds:.2f}'))
   return ('Test accuracy on the held-out fifth, mean +- standard error over '
           'seeds; epsilon is that of the event that ran, add-or-remove-one, '
-          f'PLD; seconds of training for one run. {_hyperparameters()}\n\n' +
+          'PLD; seconds of training for one run. Realised is the largest norm '
+          'of the gradients of 100 training records over the certified bound, '
+          'in the first layer and in the layer where this ratio is largest. '
+          f'{_hyperparameters()}\n\n' +
           tables.markdown(
               ('data set', 'method', 'n', 'runs', 'accuracy',
                'epsilon asked', 'epsilon spent', 'delta', 'noise multiplier',
-               'seconds'), lines))
+               'realised first', 'realised largest', 'seconds'), lines))
 
 
 def _hyperparameters() -> str:

@@ -13,11 +13,18 @@ from experiments import papers
 from experiments import records
 from experiments import rows
 from experiments.lip_search import selected
+from experiments.lip_search import sweep as searches
 from experiments.lip_tabular import strong
 from experiments.lip_tabular import sweep
+from experiments.methods.training import diagnostics
 
 _PRINTED = {line.dataset: line for line in papers.TABLE_5_4}
 _SMOKE_STEPS = 5
+# Training records whose contributions are compared with their bounds.
+_PROBE_SIZE = 100
+# The noisy radii of lip_adaptive are not among the results of a run.
+_PROBED = tuple(method for method in sweep.LIPSCHITZ
+                if method != 'lip_adaptive')
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None,
@@ -26,12 +33,20 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None,
   if settings[0].kind == 'strong':
     yield from _strong(settings, data_dir, progress)
     return
+  first = settings[0]
+  dataset = registry.load(first.dataset, data_dir=data_dir)
   results = training.train(
-      [config(setting) for setting in settings], data_dir=data_dir,
-      on_progress=lambda done, total: progress(done / total,
-                                               settings[0].method))
-  for setting, result in zip(settings, results, strict=True):
-    yield setting, rows.of_training(setting, result)
+      [config(setting) for setting in settings], dataset=dataset,
+      on_progress=lambda done, total: progress(done / total, first.method))
+  realised: list[list[records.Row]] = [[] for _ in settings]
+  if first.method in _PROBED:
+    realised = [
+        diagnostics.realised_rows(setting, result, diagnosis)
+        for setting, result, diagnosis in zip(
+            settings, results, diagnostics.diagnose(
+                results, dataset, probe_size=_PROBE_SIZE), strict=True)]
+  for setting, result, more in zip(settings, results, realised, strict=True):
+    yield setting, [*rows.of_training(setting, result), *more]
 
 
 def _strong(settings: Sequence[sweep.Setting], data_dir: str | None, progress
@@ -60,7 +75,8 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
   if setting.kind == 'strong':
     return None
   config = run_keys.reproducible(configuration.TrainingConfig(
-      dataset=setting.dataset, seed=setting.seed, method=setting.method,
+      dataset=setting.dataset, seed=setting.seed, **searches.fixed(
+          setting.method),
       epsilon=setting.epsilon if math.isfinite(setting.epsilon) else 1.0,
       delta=_PRINTED[setting.dataset].delta if setting.kind == 'table' else
       None))

@@ -6,7 +6,7 @@
 
 Kinds of settings for every data set:
   table    the epsilon and delta = 1/n that the table prints, with ten seeds;
-           the methods of the table and seven more
+           the methods of the table and eight more
   strong   boosted trees, and a logistic regression on crossed columns, without
            privacy
   grid     epsilon in {0.5, 1, 2, 4, 8} at delta = 1/n^1.1
@@ -41,7 +41,13 @@ METHODS = ('dp_sgd', 'lip_dp_sgd', 'fix_lip_dp_sgd')
 # Further methods of this code base, at the epsilon of the table only.
 OTHERS = ('layer_clipped', 'dp_sgd_per_layer', 'dp_sgd_automatic',
           'dp_sgd_adaptive', 'lip_propagated', 'lip_normalised',
-          'lip_adaptive')
+          'lip_adaptive', 'lip_unclipped')
+LIPSCHITZ = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_propagated',
+             'lip_normalised', 'lip_adaptive', 'lip_unclipped')
+"""Methods that bound each record's gradient by the norms of the weights."""
+CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
+            'dp_sgd_adaptive', 'layer_clipped')
+"""Methods that clip it."""
 # Without privacy, see `strong`.
 STRONG = ('gradient_boosting', 'crossed_logistic')
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -20,12 +20,12 @@ from experiments import records
 from experiments import registry
 from experiments import selection
 from experiments import verdicts
-from experiments.lip_depth import diagnostics
 from experiments.lip_depth import laws
 from experiments.lip_depth import lookup
 from experiments.lip_depth import report
 from experiments.lip_depth import run
 from experiments.lip_depth import sweep
+from experiments.methods.training import diagnostics
 
 # A normal value is beyond 5.7 standard errors with probability 1e-8.
 _Z_SCORE = 5.7

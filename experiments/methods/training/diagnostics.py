@@ -1,7 +1,8 @@
 """Measures how close records come to their bounds, and the noise."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,8 @@ from dpjax.audit import whitebox
 from dpjax.privacy import blocks
 from dpjax.runs import building
 from dpjax.runs import training
+from experiments import records
+from experiments import rows
 
 
 class Diagnostics(NamedTuple):
@@ -43,15 +46,15 @@ def diagnose(results: Sequence[training.TrainingResult],
   dataset = building.prepare(first, dataset)
   model = building.make_model(first, dataset)
   method = building.make_method(first, model)
-  records = dataset.records
-  records = records._replace(x=jax.jit(model.prepare)(records.x))
+  examples = dataset.records
+  examples = examples._replace(x=jax.jit(model.prepare)(examples.x))
 
-  def largest(params, rows):
+  def largest(params, numbers):
     params, certificate = method.constraint.constrain(params)
     sensitivity = method.bounder.l2_sensitivity(certificate)
 
-    def ratios(row):
-      record = jax.tree.map(lambda leaf: leaf[row][None], records)
+    def ratios(number):
+      record = jax.tree.map(lambda leaf: leaf[number][None], examples)
       outcome = whitebox.contribution(method, params, certificate, record)[1]
       return jnp.stack(jax.tree.leaves(outcome))
 
@@ -59,16 +62,16 @@ def diagnose(results: Sequence[training.TrainingResult],
         jnp.stack(jax.tree.leaves(sensitivity)), noise_multiplier=1.0,
         sizes=tree.block_sizes(sensitivity, params), rule=first.allocation)
     sizes = jnp.asarray(tree.block_sizes(sensitivity, params), jnp.float32)
-    return (jnp.max(jax.vmap(ratios)(rows), 0),
+    return (jnp.max(jax.vmap(ratios)(numbers), 0),
             jnp.stack(jax.tree.leaves(sensitivity)),
             jnp.sqrt(jnp.sum(sizes * jnp.square(stddevs))))
 
   params = jax.tree.map(lambda *leaves: jnp.stack(leaves),
                         *[result.params for result in results])
-  rows = jnp.stack([training.split_rows(result.config, dataset).train[
+  numbers = jnp.stack([training.split_rows(result.config, dataset).train[
       :probe_size] for result in results])
   outcome = jax.jit(lambda *each: jax.lax.map(lambda one: largest(*one), each))(
-      params, rows)
+      params, numbers)
   return [
       Diagnostics(realised, sensitivities, float(
           unit * result.plan.noise_multiplier
@@ -76,3 +79,18 @@ def diagnose(results: Sequence[training.TrainingResult],
       for realised, sensitivities, unit, result in zip(
           *map(np.asarray, outcome), results, strict=True)
   ]
+
+
+def realised_rows(setting: Any, result: training.TrainingResult,
+                  diagnosis: Diagnostics) -> list[records.Row]:
+  """Returns rows of the realised share of the bounds, which is not private.
+
+  Args:
+    setting: the setting of the run, see `rows.trained`.
+    result: result of the run.
+    diagnosis: its diagnostics.
+  """
+  realised = diagnosis.realised
+  return rows.trained(setting, result, dict(
+      realised_first=realised[0], realised_last=realised[-1],
+      realised_largest=max(realised)), epsilon=math.inf)
