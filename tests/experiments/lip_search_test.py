@@ -9,6 +9,7 @@ import jax
 import pytest
 
 from dpjax.data import registry as data_registry
+from dpjax.lipschitz import losses
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import configuration
@@ -89,7 +90,7 @@ def test_recipes_lie_in_the_space(method, num_train):
   names = {each.name for each in dimensions}
   assert 'noise_multiplier' not in names and 'epsilon' not in names
   for features in kinds:
-    recipe = recipes.recipe(method, num_train=num_train,
+    recipe = recipes.recipe(sweep.fixed(method)['method'], num_train=num_train,
                             features=features) | dict(features=features)
     fields = space.to_config(space.to_point(dimensions, recipe))
     for name, value in fields.items():
@@ -106,10 +107,47 @@ def test_every_point_is_a_configuration_that_trains(dataset):
                                 num_initial=16):
       fields = space.to_config(point)
       resolved = configuration.resolve(configuration.TrainingConfig(
-          dataset='breast_cancer', method=method, fold=0, **fields),
+          dataset='breast_cancer', fold=0, **sweep.fixed(method), **fields),
           num_available=364)
       assert all(getattr(resolved, name) == value
                  for name, value in fields.items())
+
+
+def test_lip_unclipped_clips_no_gradient():
+  """Its bound of cotangents is the constant of the loss, at every temperature.
+
+  A bound of 1 clips.
+  """
+  dimensions = {each.name: each for each in space.space(
+      'lip_unclipped', num_train=364, steps=(20,), features=('none',))}
+  assert 'logit_clip' not in dimensions and 'clip_norm' not in dimensions
+  clip = sweep.fixed('lip_unclipped')['logit_clip']
+  for temperature in (dimensions['temperature'].low,
+                      dimensions['temperature'].high):
+    loss = losses.cross_entropy(temperature=temperature, logit_clip=clip)
+    assert loss.lipschitz == losses.cross_entropy(
+        temperature=temperature).lipschitz
+  assert losses.cross_entropy(temperature=0.1, logit_clip=1.0).lipschitz == 1.0
+
+
+def test_the_best_method_is_that_of_the_best_selected_score(
+    make_row, monkeypatch, tmp_path):
+  """Scores that were not selected do not count, whatever their size."""
+  def search(method, scores, chosen):
+    return [make_row(id=method, method=method, metric=metric, value=value)
+            for metric, value in (
+                *((f'score_{k:03d}', score) for k, score in enumerate(scores)),
+                ('sampling_prob', 0.5), ('selected_trial', float(chosen)))]
+
+  file = tmp_path / 'selected.json'
+  file.write_text(selected.render(
+      search('dp_sgd', [0.9, 0.6], 1) + search('layer_clipped', [0.7], 0)))
+  monkeypatch.setattr(selected, 'FILE', file)
+  methods = ('dp_sgd', 'layer_clipped', 'lip_dp_sgd')
+  assert selected.best_by_score('adult', methods) == 'layer_clipped'
+  assert selected.best_by_score('adult', methods[::2]) == 'dp_sgd'
+  assert selected.best_by_score('adult', ('lip_dp_sgd',)) is None
+  assert 'score' not in selected.fields('adult', 'dp_sgd', num_train=9)
 
 
 def test_rates_are_those_of_the_optimizer():
@@ -131,7 +169,7 @@ def test_settings_have_the_budgets_of_the_table():
       (line.dataset, line.epsilon) for line in papers.TABLE_5_4}
   tagged = [selection.with_tag(experiment.settings, experiment.tags, tag)
             for tag in ('small', 'large')]
-  assert sorted(map(len, tagged)) == [30, 40]
+  assert sorted(map(len, tagged)) == [33, 44]
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def rows(smoke_rows):
 def test_the_sweep_covers_the_table_and_the_grid():
   experiment = registry.load('lip_tabular')
   table = selection.with_tag(experiment.settings, experiment.tags, 'table')
-  assert len(table) == 7 * 10 * 10
+  assert len(table) == 7 * 11 * 10
   quick = selection.with_tag(experiment.settings, experiment.tags,
                              'quickstart')
   assert {s.epsilon for s in quick} == {0.5, 1, 2, 4, 8, 1.672, math.inf}
@@ -41,9 +41,16 @@ def test_the_sweep_covers_the_table_and_the_grid():
 
 
 def test_rows_tell_the_truth(rows):
-  private = [row for row in rows if row.method != 'sgd']
+  realised = [row for row in rows if row.metric.startswith('realised')]
+  assert {row.method for row in realised} == {'lip_dp_sgd'}
+  # They are measured on private records, so no finite epsilon covers them.
+  assert all(math.isinf(row.epsilon) and 0 < row.value <= 1 + 1e-5
+             for row in realised)
+  private = [row for row in rows
+             if row.method != 'sgd' and row not in realised]
   assert {row.metric for row in rows} == {
-      'test_accuracy', 'noise_multiplier', 'step_microseconds'}
+      'test_accuracy', 'noise_multiplier', 'step_microseconds',
+      'realised_first', 'realised_last', 'realised_largest'}
   assert all(row.epsilon <= row.epsilon_requested for row in private)
   assert all(row.epsilon > 0.99 * row.epsilon_requested for row in private)
   assert all(math.isinf(row.epsilon) for row in rows if row.method == 'sgd')
@@ -158,6 +165,28 @@ def _rows_of(accuracies):
   ]
 
 
+def test_families_are_represented_by_scores_on_folds(monkeypatch):
+  """The method with the best accuracy on test records is not chosen."""
+  scores = {'breast_cancer': {
+      'dp_sgd': dict(score=0.9), 'layer_clipped': dict(score=0.8),
+      'lip_dp_sgd': dict(score=0.7), 'lip_normalised': dict(score=0.6)}}
+  monkeypatch.setattr(selected, '_read', lambda path: scores)
+  values = [0.80, 0.81, 0.83]
+
+  def judge(gap):
+    *_, families = claims.overall(_rows_of({
+        ('breast_cancer', 'dp_sgd'): values,
+        ('breast_cancer', 'layer_clipped'): [0.9] * 3,
+        ('breast_cancer', 'lip_dp_sgd'): [each + gap for each in values],
+        ('breast_cancer', 'lip_normalised'): [0.95] * 3}), {'breast_cancer'})
+    return families
+
+  above, below = judge(0.01), judge(-0.01)
+  assert above.verdict == verdicts.AGREES and above.ours == 'on 1 of 1'
+  assert '0.0100 +- 0.0000 (lip_dp_sgd minus dp_sgd)' in above.reason
+  assert below.verdict == verdicts.DIFFERS and below.ours == 'on 0 of 1'
+
+
 def test_claims_over_the_data_sets():
   """Claims use ten paired accuracies, exact signed ranks and Holm (STAT-01)."""
   base = [0.80 + 0.001 * seed for seed in range(10)]
@@ -167,7 +196,7 @@ def test_claims_over_the_data_sets():
       ('nursery', 'dp_sgd'): base,
       ('nursery', 'lip_dp_sgd'): [value + 0.02 for value in base],
       ('nursery', 'sgd'): base})
-  best, near, ranks = claims.overall(rows, {'breast_cancer', 'nursery'})
+  best, near, ranks, _ = claims.overall(rows, {'breast_cancer', 'nursery'})
   assert best.ours == '1 of 2' and best.verdict == verdicts.DIFFERS
   assert ('nursery 0.8245 +- 0.0010 (lip_dp_sgd) against 0.931, '
           'without privacy 0.8045 +- 0.0010') in best.reason
