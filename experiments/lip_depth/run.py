@@ -1,7 +1,9 @@
 """Runs settings in `sweep.py`: those that differ in seed or budget at once."""
 
 from collections.abc import Iterator, Sequence
+import functools
 import math
+import pathlib
 from typing import Any
 
 import jax
@@ -11,11 +13,15 @@ from dpjax.runs import configuration
 from dpjax.runs import recipes
 from dpjax.runs import run_keys
 from dpjax.runs import training
+from experiments import fold_choices
 from experiments import records
 from experiments import rows
 from experiments.lip_depth import laws
 from experiments.lip_depth import sweep
 from experiments.methods.training import diagnostics
+
+CHOSEN = pathlib.Path(__file__).parent / 'results' / 'chosen.json'
+"""Written by `choosing`: data set -> method -> the chosen fields and scores."""
 
 Results = Iterator[tuple[sweep.Setting, list[records.Row]]]
 
@@ -61,11 +67,17 @@ def _noise(setting: sweep.Setting) -> dict[str, float]:
   return dict(num_layers=len(result.sizes), **measured._asdict())
 
 
-def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
+def config(setting: sweep.Setting, *,
+           chosen: fold_choices.Choices | None = None
+           ) -> configuration.TrainingConfig | None:
   """Returns the training configuration of a setting; None if it trains nothing.
 
   Steps, batch size and width are those of the sweep; other hyperparameters are
-  the defaults of the method.
+  the defaults of the method, or what `choosing` found.
+
+  Args:
+    setting: a setting.
+    chosen: what `choosing` found; None for the committed file.
   """
   if setting.kind not in sweep.TRAINING:
     return None
@@ -76,6 +88,9 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
   values = recipes.recipe(setting.method, num_train=_ORDINARY, **network)
   if network and setting.depth > 1:
     values['branch_share'] = 1 / (2 * setting.depth)
+  if setting.kind == 'orthogonal':
+    choices = _committed() if chosen is None else chosen
+    values |= fold_choices.fields(choices, setting.dataset, setting.method)
   values |= network | dict(
       num_steps=shared.num_steps, depth=setting.depth,
       weight_norm=setting.weight_norm, batch_size=float(min(
@@ -86,6 +101,12 @@ def config(setting: sweep.Setting) -> configuration.TrainingConfig | None:
       dataset=setting.dataset, method=setting.method, seed=setting.seed,
       epsilon=setting.epsilon if math.isfinite(setting.epsilon) else 1.0,
       num_examples=setting.num_examples, **values))
+
+
+@functools.cache
+def _committed() -> fold_choices.Choices:
+  """Returns the committed choices; nothing before the first was made."""
+  return fold_choices.read(CHOSEN)
 
 
 def _trained(settings: Sequence[sweep.Setting], data_dir: str | None,

@@ -21,10 +21,10 @@ Kinds of settings:
 All methods share the number of steps, the batch size and the width, so that the
 noise multiplier depends on epsilon and n alone; `orthogonal` has eight times
 the batch. Their other hyperparameters are those of `recipes` at every depth.
-Learning rate, bound of cotangents and weights of layers of `orthogonal` were
-chosen for lip_dp_sgd on validation folds of adult, in splits of seeds 0 and 1;
-those of dp_sgd and layer_clipped there were not tuned. The choice is not part
-of epsilon.
+`choosing` chooses learning rates and bounds of `orthogonal` on a validation
+fold of adult, with as many candidates for each private method. The weights of
+its layers were chosen for lip_dp_sgd on validation folds, in splits of seeds 0
+and 1. No choice is part of epsilon.
 
 Expected on adult at epsilon 1: clipping loses nothing up to eight hidden
 layers, and the Lipschitz methods lose from four on: if all norms are C = 4, the

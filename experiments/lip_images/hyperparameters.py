@@ -21,11 +21,11 @@ number of steps. 'de_et_al' has their numbers of steps, too.
 
 from collections.abc import Mapping
 import functools
-import json
 import math
 import pathlib
 from typing import Any
 
+from experiments import fold_choices
 from experiments.lip_images import sweep
 
 CHOSEN = pathlib.Path(__file__).parent / 'results' / 'chosen.json'
@@ -97,7 +97,7 @@ _FEATURES = dict(num_steps=250, batch_size=4096.0, optimizer='momentum',
 
 
 def fields(setting: sweep.Setting, *,
-           chosen: Mapping[str, Any] | None = None) -> dict[str, Any]:
+           chosen: fold_choices.Choices | None = None) -> dict[str, Any]:
   """Returns the fields of the `TrainingConfig` of a setting that trains.
 
   Args:
@@ -131,15 +131,14 @@ def fields(setting: sweep.Setting, *,
     values |= _CIFAR10 | _CIFAR10_OF_METHOD.get(setting.method, {})
   if setting.profile == 'cpu':
     choices = _committed() if chosen is None else chosen
-    values |= choices.get(setting.dataset, {}).get(setting.method, {}).get(
-        'fields', {})
+    values |= fold_choices.fields(choices, setting.dataset, setting.method)
   return values
 
 
 @functools.cache
-def _committed() -> Mapping[str, Any]:
+def _committed() -> fold_choices.Choices:
   """Returns the committed choices; nothing before the first was made."""
-  return json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
+  return fold_choices.read(CHOSEN)
 
 
 def _of_full_model(setting: sweep.Setting) -> dict[str, Any]:

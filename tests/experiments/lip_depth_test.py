@@ -16,10 +16,12 @@ from dpjax.privacy import blocks
 from dpjax.runs import building
 from dpjax.runs import configuration
 from dpjax.runs import training
+from experiments import fold_choices
 from experiments import records
 from experiments import registry
 from experiments import selection
 from experiments import verdicts
+from experiments.lip_depth import choosing
 from experiments.lip_depth import laws
 from experiments.lip_depth import lookup
 from experiments.lip_depth import report
@@ -201,6 +203,32 @@ def test_rows_tell_the_truth(rows):
     if key.method == 'dp_sgd':
       assert set(metrics['num_layers'].values()) == {1}
   assert {row.n for row in rows if row.dataset != 'none'} == {455}
+
+
+def test_orthogonal_networks_are_chosen_with_one_budget():
+  cells = {cell.method: cell for cell in choosing.cells()}
+  assert cells.keys() == {'sgd', *sweep.ON_ORTHOGONAL}
+  for method, cell in cells.items():
+    assert len(cell.candidates) == (4 if method == 'sgd' else 12)
+    # The recipe is one of them, and the split is no split of the sweep.
+    assert any(all(getattr(cell.config, name) == value
+                   for name, value in each.items())
+               for each in cell.candidates)
+    assert cell.config.split_seed not in {s.seed for s in sweep.SETTINGS}
+  setting = next(s for s in sweep.SETTINGS if s.kind == 'orthogonal' and
+                 s.method == 'dp_sgd')
+  chosen = {'adult': {'dp_sgd': {'fields': {'clip_norm': 77.0}}}}
+  assert run.config(setting, chosen=chosen).clip_norm == 77.0
+  assert run.config(setting, chosen={}).clip_norm == 6.0
+  if run.CHOSEN.exists():
+    choices = fold_choices.read(run.CHOSEN)
+    assert run.CHOSEN.read_text() == fold_choices.render(choices)
+    for method, cell in cells.items():
+      found = choices['adult'][method]
+      assert [each['fields'] for each in found['candidates']] == [
+          *cell.candidates]
+      assert found['fields'] == max(
+          found['candidates'], key=lambda each: each['score'])['fields']
 
 
 @pytest.mark.slow

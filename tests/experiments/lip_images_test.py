@@ -9,6 +9,7 @@ import pytest
 
 from dpjax.runs import building
 from dpjax.runs import configuration
+from experiments import fold_choices
 from experiments import papers
 from experiments import records
 from experiments import registry
@@ -64,32 +65,21 @@ def test_the_cpu_profile_is_small():
   assert {run.config(s).features for s in linear} == {'scattering'}
 
 
-def test_hyperparameters_are_chosen_with_one_budget(monkeypatch):
-  cells = choosing.cells()
-  assert len(cells) == len({(s.dataset, s.method) for s in cells}) == 3 * 8
-  assert {s.epsilon for s in cells if s.method != 'sgd'} == {2.0, 4.0}
-  for setting in cells:
-    tried = choosing.candidates(setting)
+def test_hyperparameters_are_chosen_with_one_budget():
+  settings = choosing.settings()
+  assert len(settings) == 3 * 8
+  assert len({(s.dataset, s.method) for s in settings}) == 3 * 8
+  assert {s.epsilon for s in settings if s.method != 'sgd'} == {2.0, 4.0}
+  for setting in settings:
+    tried = choosing.cell(setting).candidates
     assert len(tried) == (3 if setting.method == 'sgd' else 9)
     # What was chosen by hand is one of them.
     by_hand = hyperparameters.fields(setting, chosen={})
     assert any(all(by_hand.get(name, 1.0) == value
                    for name, value in each.items()) for each in tried)
-  seen = []
-
-  def train(configs, *, dataset):
-    seen.extend(configs)
-    return [types.SimpleNamespace(
-        test_accuracy=-abs(configs[0].learning_rate - 0.06))]
-
-  monkeypatch.setattr(choosing.training, 'train', train)
-  setting = next(s for s in cells if s.method == 'dp_sgd')
-  found = choosing.choose(setting, None, lambda share: None)
-  assert found['fields']['learning_rate'] == 0.06
-  assert len(found['candidates']) == len(seen) == 9
-  # Scores are of a part of the training records.
-  assert {(config.fold, config.num_folds) for config in seen} == {(0, 5)}
-  chosen = {setting.dataset: {setting.method: found}}
+  setting = next(s for s in settings if s.method == 'dp_sgd')
+  chosen = {setting.dataset: {setting.method: dict(
+      fields=dict(learning_rate=0.06))}}
   assert run.config(setting, chosen=chosen).learning_rate == 0.06
   assert run.config(setting, chosen={}).learning_rate == 0.03
 
@@ -98,11 +88,11 @@ def test_committed_choices_are_the_best_candidates():
   if not hyperparameters.CHOSEN.exists():
     pytest.skip('nothing is chosen yet')
   chosen = json.loads(hyperparameters.CHOSEN.read_text())
-  assert hyperparameters.CHOSEN.read_text() == choosing.render(chosen)
-  for setting in choosing.cells():
+  assert hyperparameters.CHOSEN.read_text() == fold_choices.render(chosen)
+  for setting in choosing.settings():
     found = chosen[setting.dataset][setting.method]
     assert [each['fields'] for each in found['candidates']] == (
-        choosing.candidates(setting))
+        choosing.cell(setting).candidates)
     best = max(found['candidates'], key=lambda each: each['score'])
     assert found['fields'] == best['fields']
 
