@@ -187,7 +187,7 @@ def test_rows_tell_the_truth(rows):
              if row.metric in ('test_accuracy', 'sensitivity_first'))
   # Exact statistics of private records have an infinite privacy cost.
   assert all(math.isinf(row.epsilon) for row in rows
-             if row.metric.startswith('realised'))
+             if row.metric.startswith(('realised', 'signal')))
   assert all(math.isinf(row.epsilon) for row in rows if row.method == 'sgd')
   for key, metrics in trained.items():
     assert len(metrics['test_accuracy']) == 2
@@ -200,6 +200,7 @@ def test_rows_tell_the_truth(rows):
             key.kind == 'smoke') else 12.0 * (1 + 1e-4 * (key.depth + 1))
         assert 0 < bound <= limit * (1 + 1e-5)
         assert 0 < metrics['realised_first'][seed] <= 1 + 1e-5
+        assert 0 < metrics['signal_first'][seed] < 1
     if key.method == 'dp_sgd':
       assert set(metrics['num_layers'].values()) == {1}
   assert {row.n for row in rows if row.dataset != 'none'} == {455}
@@ -244,8 +245,20 @@ def test_realised_norms_are_those_of_gradients_of_every_record():
   diagnosis, = diagnostics.diagnose([result], dataset, probe_size=9)
   model = building.make_model(result.config, dataset)
   loss = building.make_loss(result.config)
-  rows = training.split_rows(result.config, dataset).train[:9]
-  part = jax.tree.map(lambda leaf: leaf[rows], dataset.records)
+  rows = training.split_rows(result.config, dataset).train
+  whole = jax.tree.map(lambda leaf: leaf[rows], dataset.records)
+  start, certificate = building.make_method(
+      result.config, model).constraint.constrain(
+          model.init(jax.random.split(jax.random.key(0), 1)[0]))
+  means = jax.grad(lambda params: jnp.mean(loss.values(
+      model.apply(params, whole.x), whole.y)))(start)
+  bounds = model.network.gradient_bounds(
+      certificate, loss_lipschitz=loss.lipschitz)
+  assert diagnosis.signal == pytest.approx(np.array([
+      math.hypot(*(float(jnp.linalg.norm(leaf))
+                   for leaf in jax.tree.leaves(means[name])))
+      / float(bounds[name]) for name in sorted(means)]), rel=1e-4)
+  part = jax.tree.map(lambda leaf: leaf[:9], whole)
   _, grads = per_example.per_example_gradients(
       model.apply, loss.values, result.params, part)
   for index, name in enumerate(sorted(grads)):

@@ -41,7 +41,8 @@ def test_the_sweep_covers_the_table_and_the_grid():
 
 
 def test_rows_tell_the_truth(rows):
-  realised = [row for row in rows if row.metric.startswith('realised')]
+  realised = [row for row in rows
+              if row.metric.startswith(('realised', 'signal'))]
   assert {row.method for row in realised} == {'lip_dp_sgd'}
   # They are measured on private records, so no finite epsilon covers them.
   assert all(math.isinf(row.epsilon) and 0 < row.value <= 1 + 1e-5
@@ -50,7 +51,8 @@ def test_rows_tell_the_truth(rows):
              if row.method != 'sgd' and row not in realised]
   assert {row.metric for row in rows} == {
       'test_accuracy', 'noise_multiplier', 'step_microseconds',
-      'realised_first', 'realised_last', 'realised_largest'}
+      'realised_first', 'realised_last', 'realised_largest',
+      'signal_first', 'signal_last'}
   assert all(row.epsilon <= row.epsilon_requested for row in private)
   assert all(row.epsilon > 0.99 * row.epsilon_requested for row in private)
   assert all(math.isinf(row.epsilon) for row in rows if row.method == 'sgd')

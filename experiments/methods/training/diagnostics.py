@@ -1,4 +1,8 @@
-"""Measures how close records come to their bounds, and the noise."""
+"""Measures how close gradients come to their bounds, and the noise.
+
+All but the noise and the bounds are exact statistics of private records, and
+must never be released.
+"""
 
 from collections.abc import Sequence
 import math
@@ -16,17 +20,25 @@ from dpjax.runs import training
 from experiments import records
 from experiments import rows
 
+# Training records whose mean contribution is measured.
+_MEAN_OF = 4096
+
 
 class Diagnostics(NamedTuple):
   """Sensitivities and noise of one trained model with K blocks.
 
   Attributes:
     realised: [K] largest norm of a contribution over its bound, among some
-      training records: an exact statistic of private records, never released.
+      training records at the last parameters.
+    signal: [K] norm of the mean contribution over the bound, at fresh initial
+      parameters. With n records in each batch and T steps at a given epsilon, a
+      block can be told from noise as far as this number is large: all share one
+      budget, see docs/lipschitz.md.
     sensitivities: [K] bounds of the blocks; public, like the parameters.
     noise_norm: root mean square norm of the noise on an averaged update.
   """
   realised: np.ndarray
+  signal: np.ndarray
   sensitivities: np.ndarray
   noise_norm: float
 
@@ -34,13 +46,13 @@ class Diagnostics(NamedTuple):
 def diagnose(results: Sequence[training.TrainingResult],
              dataset: building.Dataset, *,
              probe_size: int) -> list[Diagnostics]:
-  """Returns diagnostics of jointly trained runs, at their last parameters.
+  """Returns diagnostics of jointly trained runs.
 
   Args:
     results: training results of a private method.
     dataset: data set that the runs were trained on, as it was loaded.
     probe_size: largest number of training records whose contributions are
-      measured.
+      measured one by one.
   """
   first = results[0].config
   dataset = building.prepare(first, dataset)
@@ -49,7 +61,17 @@ def diagnose(results: Sequence[training.TrainingResult],
   examples = dataset.records
   examples = examples._replace(x=jax.jit(model.prepare)(examples.x))
 
-  def largest(params, numbers):
+  def signal(key, numbers):
+    params, certificate = method.constraint.constrain(model.init(key))
+    bounds = method.bounder.l2_sensitivity(certificate)
+    sums = method.bounder.sums(
+        params, jax.tree.map(lambda leaf: leaf[numbers], examples),
+        jnp.ones([numbers.size], jnp.bool_))
+    norms = map(tree.global_norm, tree.blocks(bounds, sums.total))
+    return jnp.stack([norm / (bound * numbers.size) for norm, bound in zip(
+        norms, jax.tree.leaves(bounds), strict=True)])
+
+  def measure(params, key, numbers):
     params, certificate = method.constraint.constrain(params)
     sensitivity = method.bounder.l2_sensitivity(certificate)
 
@@ -62,35 +84,37 @@ def diagnose(results: Sequence[training.TrainingResult],
         jnp.stack(jax.tree.leaves(sensitivity)), noise_multiplier=1.0,
         sizes=tree.block_sizes(sensitivity, params), rule=first.allocation)
     sizes = jnp.asarray(tree.block_sizes(sensitivity, params), jnp.float32)
-    return (jnp.max(jax.vmap(ratios)(numbers), 0),
-            jnp.stack(jax.tree.leaves(sensitivity)),
+    return (jnp.max(jax.vmap(ratios)(numbers[:probe_size]), 0),
+            signal(key, numbers), jnp.stack(jax.tree.leaves(sensitivity)),
             jnp.sqrt(jnp.sum(sizes * jnp.square(stddevs))))
 
   params = jax.tree.map(lambda *leaves: jnp.stack(leaves),
                         *[result.params for result in results])
+  keys = jax.random.split(jax.random.key(0), len(results))
   numbers = jnp.stack([training.split_rows(result.config, dataset).train[
-      :probe_size] for result in results])
-  outcome = jax.jit(lambda *each: jax.lax.map(lambda one: largest(*one), each))(
-      params, numbers)
+      :max(probe_size, _MEAN_OF)] for result in results])
+  outcome = jax.jit(lambda *each: jax.lax.map(lambda one: measure(*one), each))(
+      params, keys, numbers)
   return [
-      Diagnostics(realised, sensitivities, float(
+      Diagnostics(*blockwise, float(
           unit * result.plan.noise_multiplier
           / result.plan.sampler.expected_batch_size))
-      for realised, sensitivities, unit, result in zip(
+      for *blockwise, unit, result in zip(
           *map(np.asarray, outcome), results, strict=True)
   ]
 
 
 def realised_rows(setting: Any, result: training.TrainingResult,
                   diagnosis: Diagnostics) -> list[records.Row]:
-  """Returns rows of the realised share of the bounds, which is not private.
+  """Returns rows of realised bounds and of signals, which are not private.
 
   Args:
     setting: the setting of the run, see `rows.trained`.
     result: result of the run.
     diagnosis: its diagnostics.
   """
-  realised = diagnosis.realised
+  realised, signal = diagnosis.realised, diagnosis.signal
   return rows.trained(setting, result, dict(
       realised_first=realised[0], realised_last=realised[-1],
-      realised_largest=max(realised)), epsilon=math.inf)
+      realised_largest=max(realised), signal_first=signal[0],
+      signal_last=signal[-1]), epsilon=math.inf)
