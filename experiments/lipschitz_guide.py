@@ -3,7 +3,7 @@
 `python -m launch.report` writes them into the page.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dpjax.report import tables
 from experiments import papers
@@ -16,6 +16,19 @@ from experiments.lip_tabular import sweep as table_sweep
 
 _UNCLIPPED = 'lip_unclipped'
 _COMPARED = ('sgd', 'lip_dp_sgd', 'lip_propagated', 'dp_sgd', 'dp_sgd_vmap')
+
+
+def blocks(read: Callable[[str], Sequence[records.Row]]
+           ) -> list[tuple[str, str]]:
+  """Returns (name, text) of each table of the page.
+
+  Args:
+    read: returns the rows of an experiment.
+  """
+  return [('tables', of_tables(read('lip_tabular'))),
+          ('images', of_images(read('lip_images'))),
+          ('depth', of_depth(read('lip_depth'))),
+          ('cost', of_cost(read('lip_runtime')))]
 
 
 def of_tables(rows: Sequence[records.Row]) -> str:
@@ -65,10 +78,11 @@ def of_depth(rows: Sequence[records.Row]) -> str:
     lines.append((depth, *(
         _mean(by_cell.get((method, depth)), 'test_accuracy', 4)
         for method in ('lip_dp_sgd', 'layer_clipped', 'dp_sgd')),
-        _mean(ours, 'realised_first', 2), _mean(ours, 'realised_largest', 2)))
+        _mean(ours, 'realised_first', 2), _mean(ours, 'realised_largest', 2),
+        _mean(ours, 'signal_first', 3)))
   return tables.markdown(
       ('hidden layers', 'lip_dp_sgd', 'layer_clipped', 'dp_sgd',
-       'realised first', 'realised largest'), lines)
+       'realised first', 'realised largest', 'signal first'), lines)
 
 
 def _mean(metrics: dict[str, dict[int, float]] | None, name: str,

@@ -31,6 +31,7 @@ from dpjax.runs import environment
 from experiments import engine
 from experiments import figures
 from experiments import freshness
+from experiments import lipschitz_guide
 from experiments import provenance
 from experiments import records
 from experiments import registry
@@ -144,7 +145,10 @@ def render_indices(root: pathlib.Path
           ('', ''), list(itertools.zip_longest(
               gallery[::2], gallery[1::2], fillvalue='')), aligned=False)),
       (root / 'README.md', 'results', tables.markdown(
-          ('experiment', *verdicts.HEADERS), results))]
+          ('experiment', *verdicts.HEADERS), results)),
+      *((root / 'docs' / 'lipschitz.md', block, text) for block, text in
+        lipschitz_guide.blocks(lambda name: rendering.read(
+            rendering.results_dir(root, name))))]
 
 
 def update_indices(root: pathlib.Path, *, check: bool) -> list[str]:

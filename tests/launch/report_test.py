@@ -19,6 +19,9 @@ _TOP = ('G\n<!-- begin: gallery -->\n<!-- end: gallery -->\n'
         'A\n<!-- begin: results -->\nold\n<!-- end: results -->\nZ\n')
 _INDEX = ('B\n<!-- begin: index -->\n<!-- end: index -->\nX\n'
           '<!-- begin: items -->\n<!-- end: items -->\nY\n')
+_GUIDE = ''.join(
+    f'<!-- begin: {name} -->\n<!-- end: {name} -->\n'
+    for name in ('tables', 'images', 'depth', 'cost'))
 _ERRATA = 'C\n<!-- begin: errata -->\n<!-- end: errata -->\n'
 _CLAIM = items.Item(
     group='toys', id='T-1', title='a table of nothing', paper='000',
@@ -39,6 +42,8 @@ def root(call, tmp_path, monkeypatch):
   call(sweep.main, '--experiment=toy', f'--output_dir={folder}')
   (tmp_path / 'experiments' / 'README.md').write_text(_INDEX)
   (tmp_path / 'experiments' / 'ERRATA.md').write_text(_ERRATA)
+  (tmp_path / 'docs').mkdir()
+  (tmp_path / 'docs' / 'lipschitz.md').write_text(_GUIDE)
   group = items.Group('toys', 'Toys', ('T-1', 'T-2'), (_CLAIM, _ERRATUM))
   monkeypatch.setattr(report.items, 'groups', lambda: (group,))
   return tmp_path
@@ -186,7 +191,7 @@ def test_check_fails_with_a_line_for_each_file(root, call, monkeypatch,
   monkeypatch.setattr(report.environment, 'ROOT', root)
   assert call(report.main, '--check') == 1
   note, *stale = capsys.readouterr().err.splitlines()
-  assert 'needs a whole clone' in note and len(stale) == 7
+  assert 'needs a whole clone' in note and len(stale) == 11
   assert call(report.main) == 0
   assert call(report.main, '--check') == 0
   assert call(report.main, '--check', '--experiment=toy') == 0

@@ -14,9 +14,11 @@ import numpy as np
 
 from dpjax import tree
 from dpjax.audit import whitebox
+from dpjax.grads.bounder import Method
 from dpjax.privacy import blocks
 from dpjax.runs import building
 from dpjax.runs import training
+from dpjax.typing import Array, Batch, Params, PyTree
 from experiments import records
 from experiments import rows
 
@@ -61,40 +63,28 @@ def diagnose(results: Sequence[training.TrainingResult],
   examples = dataset.records
   examples = examples._replace(x=jax.jit(model.prepare)(examples.x))
 
-  def signal(key, numbers):
-    params, certificate = method.constraint.constrain(model.init(key))
-    bounds = method.bounder.l2_sensitivity(certificate)
-    sums = method.bounder.sums(
-        params, jax.tree.map(lambda leaf: leaf[numbers], examples),
-        jnp.ones([numbers.size], jnp.bool_))
-    norms = map(tree.global_norm, tree.blocks(bounds, sums.total))
-    return jnp.stack([norm / (bound * numbers.size) for norm, bound in zip(
-        norms, jax.tree.leaves(bounds), strict=True)])
-
-  def measure(params, key, numbers):
+  def measure(params, start, numbers):
     params, certificate = method.constraint.constrain(params)
     sensitivity = method.bounder.l2_sensitivity(certificate)
-
-    def ratios(number):
-      record = jax.tree.map(lambda leaf: leaf[number][None], examples)
-      outcome = whitebox.contribution(method, params, certificate, record)[1]
-      return jnp.stack(jax.tree.leaves(outcome))
-
+    sizes = tree.block_sizes(sensitivity, params)
     stddevs = blocks.allocate(
         jnp.stack(jax.tree.leaves(sensitivity)), noise_multiplier=1.0,
-        sizes=tree.block_sizes(sensitivity, params), rule=first.allocation)
-    sizes = jnp.asarray(tree.block_sizes(sensitivity, params), jnp.float32)
-    return (jnp.max(jax.vmap(ratios)(numbers[:probe_size]), 0),
-            signal(key, numbers), jnp.stack(jax.tree.leaves(sensitivity)),
-            jnp.sqrt(jnp.sum(sizes * jnp.square(stddevs))))
+        sizes=sizes, rule=first.allocation)
+    return (
+        _realised(method, params, certificate, examples, numbers[:probe_size]),
+        _signal(method, start, examples, numbers),
+        jnp.stack(jax.tree.leaves(sensitivity)),
+        jnp.sqrt(jnp.sum(jnp.asarray(sizes, jnp.float32)
+                         * jnp.square(stddevs))))
 
   params = jax.tree.map(lambda *leaves: jnp.stack(leaves),
                         *[result.params for result in results])
-  keys = jax.random.split(jax.random.key(0), len(results))
+  starts = jax.vmap(model.init)(jax.random.split(jax.random.key(0),
+                                                 len(results)))
   numbers = jnp.stack([training.split_rows(result.config, dataset).train[
       :max(probe_size, _MEAN_OF)] for result in results])
   outcome = jax.jit(lambda *each: jax.lax.map(lambda one: measure(*one), each))(
-      params, keys, numbers)
+      params, starts, numbers)
   return [
       Diagnostics(*blockwise, float(
           unit * result.plan.noise_multiplier
@@ -102,6 +92,30 @@ def diagnose(results: Sequence[training.TrainingResult],
       for *blockwise, unit, result in zip(
           *map(np.asarray, outcome), results, strict=True)
   ]
+
+
+def _realised(method: Method, params: Params, certificate: PyTree,
+              examples: Batch, numbers: Array) -> Array:
+  """Returns [K] the largest norm of a record's contribution over its bound."""
+  def ratios(number):
+    record = jax.tree.map(lambda leaf: leaf[number][None], examples)
+    outcome = whitebox.contribution(method, params, certificate, record)[1]
+    return jnp.stack(jax.tree.leaves(outcome))
+
+  return jnp.max(jax.vmap(ratios)(numbers), 0)
+
+
+def _signal(method: Method, params: Params, examples: Batch,
+            numbers: Array) -> Array:
+  """Returns [K] the norm of the mean contribution over its bound."""
+  params, certificate = method.constraint.constrain(params)
+  bounds = method.bounder.l2_sensitivity(certificate)
+  sums = method.bounder.sums(
+      params, jax.tree.map(lambda leaf: leaf[numbers], examples),
+      jnp.ones([numbers.size], jnp.bool_))
+  norms = map(tree.global_norm, tree.blocks(bounds, sums.total))
+  return jnp.stack([norm / (bound * numbers.size) for norm, bound in zip(
+      norms, jax.tree.leaves(bounds), strict=True)])
 
 
 def realised_rows(setting: Any, result: training.TrainingResult,
