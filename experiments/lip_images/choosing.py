@@ -4,12 +4,13 @@
 
 For each data set and method of the profile 'cpu' there are nine candidates:
 three learning rates, times three sizes of what bounds a gradient, the clip norm
-or the norm of weights. The budget is the middle one of the profile.
+or the norm of weights. The budgets are `sweep.CHOICE_EPSILONS`.
 `fold_choices` trains them and writes results/chosen.json, which
 `hyperparameters` reads.
 """
 
 import itertools
+import math
 import sys
 
 from absl import app
@@ -24,12 +25,11 @@ _CLIP_NORMS = (0.1, 0.3, 1.0)
 
 
 def settings() -> list[sweep.Setting]:
-  """Returns one setting for each data set and method, at the middle budget."""
-  by_cell: dict[tuple[str, str], list[sweep.Setting]] = {}
-  for setting in sweep.SETTINGS:
-    if setting.profile == 'cpu' and setting.seed == 0:
-      by_cell.setdefault((setting.dataset, setting.method), []).append(setting)
-  return [each[len(each) // 2] for each in by_cell.values()]
+  """Returns one setting for each data set and method, at one budget."""
+  return [setting for setting in sweep.SETTINGS
+          if setting.profile == 'cpu' and setting.seed == 0 and
+          setting.epsilon in (math.inf,
+                              sweep.CHOICE_EPSILONS[setting.dataset])]
 
 
 def cell(setting: sweep.Setting) -> fold_choices.Cell:

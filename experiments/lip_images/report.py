@@ -28,7 +28,10 @@ One seed.'''
 _INTRODUCTION = '''\
 EXP-F5.3.1. Accuracy on the publisher's test part, median over seeds and \
 standard error of the mean; epsilon is that of the event that ran, \
-add-or-remove-one, PLD; seconds of training for one run.
+add-or-remove-one, PLD; seconds of training for one run. Realised is the \
+largest norm of the gradients of 100 training records over the certified \
+bound, and signal is the norm of the mean gradient of 4,096 records over it at \
+the start, in the first and in the last layer.
 
 Profile cpu: all training records, pixels in [0, 1] averaged over blocks of \
 2 x 2, one 3 x 3 convolution of 16 channels at stride 2, 32 hidden units, no \
@@ -36,6 +39,9 @@ biases; tempered_sigmoid is layer_clipped with tanh, lip_propagated stands for \
 Bethune et al. 2023. Profile features: a linear model on scattering \
 coefficients of norm 1. Profile full, with the networks of the paper, needs a \
 GPU: '''
+
+
+_OF_BOUNDS = ('realised_first', 'realised_last', 'signal_first', 'signal_last')
 
 
 def table(rows: Sequence[records.Row]) -> str:
@@ -52,14 +58,16 @@ def table(rows: Sequence[records.Row]) -> str:
   return _INTRODUCTION + ran + '\n\n' + tables.markdown(
       ('profile', 'data set', 'method', 'parameters', 'n', 'runs',
        'median accuracy', 'standard error', 'epsilon asked', 'epsilon spent',
-       'delta', 'noise multiplier', 'seconds'), lines)
+       'delta', 'noise multiplier', 'realised first', 'realised last',
+       'signal first', 'signal last', 'seconds'), lines)
 
 
 def _lines(profile: str, rows: Sequence[records.Row]) -> list[tuple]:
   keys = ('dataset', 'method', 'epsilon_requested', 'delta', 'n')
   by_metric = {
       metric: summary.over_seeds(rows, keys, metric=metric)
-      for metric in ('test_accuracy', 'noise_multiplier', 'num_parameters')}
+      for metric in ('test_accuracy', 'noise_multiplier', 'num_parameters',
+                     *_OF_BOUNDS)}
   costs = summary.costs(rows, keys, metric='test_accuracy')
   lines = []
   for key in sorted(by_metric['test_accuracy'], key=_order):
@@ -72,6 +80,8 @@ def _lines(profile: str, rows: Sequence[records.Row]) -> list[tuple]:
         tables.number(accuracy.standard_error, digits=4), f'{requested:g}',
         f'{costs[key].epsilon:.4g}', f'{delta:.3g}' if delta else '-',
         f'{by_metric["noise_multiplier"][key].mean:.4g}',
+        *(f'{by_metric[metric][key].mean:.2g}' if key in by_metric[metric]
+          else '-' for metric in _OF_BOUNDS),
         f'{costs[key].seconds:.1f}'))
   return lines
 

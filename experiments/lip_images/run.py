@@ -23,11 +23,15 @@ from experiments import rows
 from experiments import selection
 from experiments.lip_images import hyperparameters
 from experiments.lip_images import sweep
+from experiments.methods.training import diagnostics
 
 # Chunks are seconds long, so that a stopped run loses little.
 _CHUNKS = 250
 # Profile that resumes killed runs -> seconds between two checkpoints.
 _RESUMED = {'full': 30.0, 'de_et_al': 30.0, 'smoke': 0.0}
+# Profiles and numbers of training records whose gradients are compared with
+# their bounds.
+_PROBED, _PROBE_SIZE = ('cpu', 'features', 'smoke'), 100
 
 
 def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
@@ -43,21 +47,36 @@ def run(settings: Sequence[sweep.Setting], data_dir: str | None, progress, *,
       settings[0].profile == 'de_et_al') else [settings]
   for group in groups:
     folder = _checkpoint_folder(group, state_dir)
+    dataset = registry.load(group[0].dataset, data_dir=data_dir)
     results = training.train(
-        [config(setting) for setting in group], data_dir=data_dir,
+        [config(setting) for setting in group], dataset=dataset,
         checkpoints=folder and Checkpoints(
             folder=folder, every_seconds=_RESUMED[group[0].profile],
             most_chunks=_CHUNKS if group[0].profile != 'smoke' else None,
             other_devices=True),
         on_progress=lambda done, total, method=group[0].method: progress(
             done / total, method))
-    for setting, result in zip(group, results, strict=True):
+    realised = _realised(group, results, dataset)
+    for setting, result, more in zip(group, results, realised, strict=True):
       size = tree.count(result.params)
       yield setting, [*rows.of_training(setting, result), *rows.trained(
-          setting, result, {'num_parameters': size})]
+          setting, result, {'num_parameters': size}), *more]
     # The rows are stored when the next one is asked for.
     if folder is not None:
       shutil.rmtree(folder, ignore_errors=True)
+
+
+def _realised(group: Sequence[sweep.Setting],
+              results: Sequence[training.TrainingResult],
+              dataset: images.ImageDataset) -> list[list[records.Row]]:
+  """Returns rows of realised bounds of Lipschitz methods on small networks."""
+  first = group[0]
+  if first.method not in sweep.LIPSCHITZ or first.profile not in _PROBED:
+    return [[] for _ in group]
+  return [diagnostics.realised_rows(setting, result, diagnosis)
+          for setting, result, diagnosis in zip(
+              group, results, diagnostics.diagnose(
+                  results, dataset, probe_size=_PROBE_SIZE), strict=True)]
 
 
 def _checkpoint_folder(group: Sequence[sweep.Setting],
