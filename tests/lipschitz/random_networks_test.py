@@ -35,10 +35,10 @@ def _chain(name, *nodes):
   return Chain(name=name, nodes=nodes)
 
 
-def _residual(name, *branch, shortcut=(), averaged=False):
+def _residual(name, *branch, shortcut=(), share=None):
   return Residual(name=name, branch=_chain('branch', *branch),
                   shortcut=_chain('shortcut', *shortcut),
-                  share=0.5 if averaged else None)
+                  share=share)
 
 
 def _network(shape, *nodes, input_radius=1.5):
@@ -69,14 +69,22 @@ NETWORKS = {
                              strides=(2, 2)),)), *_HEAD),
   'averaged': _network(
     (3, 3, 2), CONV(name='stem', channels=4),
-    _residual('one', _NORM, _RELU, CONV(name='x', channels=4), averaged=True),
+    _residual('one', _NORM, _RELU, CONV(name='x', channels=4), share=0.5),
     _residual('two', _residual('inner', CONV(name='x', channels=4)),
-              averaged=True), *_HEAD),
+              share=0.5), *_HEAD),
   # LDP-08: inputs are unbounded, and normalisation resets them.
   'normalised': _network(
     (3, 3, 4), _NORM, _RELU, CONV(name='a', channels=4), _NORM,
     layers.Affine(name='scale', bias_norm=0.5), _NORM,
     *_HEAD, input_radius=None),
+  # Layers that stay orthogonal, sorted pairs, and a mean with its input.
+  'orthogonal': _network(
+    (5,), layers.Dense(name='a', width=6, use_bias=False, orthogonal=True),
+    pointwise.activation('maxmin', name='first'),
+    _residual('one', layers.Dense(name='x', width=6, use_bias=False,
+                                  orthogonal=True),
+              pointwise.activation('maxmin', name='second'), share=0.25),
+    layers.Dense(name='head', width=3, use_bias=False)),
   # LDP-05: the network has balls, bounded activations and free biases.
   'balls': _network(
     (5,), layers.Dense(name='a', width=6), _RELU, pointwise.Ball(
@@ -228,11 +236,13 @@ def _plain(node, params, x):
       x = _plain(inner, params.get(inner.name, {}), x)
     return x
   if isinstance(node, Residual):
-    both = sum(_plain(side, params.get(side.name, {}), x)
-               for side in (node.branch, node.shortcut))
-    return both if node.share is None else both / 2
+    branch, shortcut = (_plain(side, params.get(side.name, {}), x)
+                        for side in (node.branch, node.shortcut))
+    if node.share is None:
+      return branch + shortcut
+    return node.share * branch + (1 - node.share) * shortcut
   if isinstance(node, layers.Dense):
-    return x @ params['kernel'] + params['bias'][None]
+    return x @ params['kernel'] + params.get('bias', jnp.zeros(1))[None]
   if isinstance(node, layers.Conv):
     return convolution.convolve(x, params['kernel'], node.geometry(
       x.shape[1:])) + params['bias'][None, None, None]
