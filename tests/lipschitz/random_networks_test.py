@@ -83,7 +83,7 @@ NETWORKS = {
     pointwise.activation('maxmin', name='first'),
     _residual('one', layers.Dense(name='x', width=6, use_bias=False,
                                   orthogonal=True),
-              pointwise.activation('maxmin', name='second'), share=0.25),
+              pointwise.activation('maxmin', name='second'), share=0.75),
     layers.Dense(name='head', width=3, use_bias=False)),
   # LDP-05: the network has balls, bounded activations and free biases.
   'balls': _network(
