@@ -3,7 +3,7 @@ r"""Settings for Figure 5.3.1 of Barczewski (2025).
 Catalogue items EXP-F5.3.1 and EXP-T5.3.
 
   python -m launch.sweep --experiment=lip_images --tag=cpu --data_dir=data \
-    --output_dir=experiments/lip_images/results       two cores, half an hour
+    --output_dir=experiments/lip_images/results       two cores, an hour
   python -m launch.sweep --experiment=lip_images --tag=full --data_dir=data \
     --output_dir=experiments/lip_images/results       a GPU, days
 
@@ -32,7 +32,7 @@ REPRODUCE = 'cpu'
 QUICK_IS_SMOKE = True
 TIMES = ('step_microseconds',)
 ARTEFACT = 'Figure 5.3.1 of Barczewski (2025): accuracy on images'
-COST = 'cpu: half an hour on 2 CPU cores; full: days on a GPU'
+COST = 'cpu: an hour on 2 CPU cores; full: days on a GPU'
 HEADLINES = (
     'mnist, small network: Lip',
     'fashion_mnist, small network: Lip',
