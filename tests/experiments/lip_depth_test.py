@@ -225,11 +225,11 @@ def test_orthogonal_networks_are_chosen_with_one_budget():
     choices = fold_choices.read(run.CHOSEN)
     assert run.CHOSEN.read_text() == fold_choices.render(choices)
     for method, cell in cells.items():
-      found = choices['adult'][method]
-      assert [each['fields'] for each in found['candidates']] == [
+      stored = choices['adult'][method]
+      assert [each['fields'] for each in stored['candidates']] == [
           *cell.candidates]
-      assert found['fields'] == max(
-          found['candidates'], key=lambda each: each['score'])['fields']
+      assert stored['fields'] == max(
+          stored['candidates'], key=lambda each: each['score'])['fields']
 
 
 @pytest.mark.slow
