@@ -47,7 +47,7 @@ LIPSCHITZ = ('lip_dp_sgd', 'fix_lip_dp_sgd', 'lip_propagated',
 """Methods that bound each record's gradient by the norms of the weights."""
 CLIPPING = ('dp_sgd', 'dp_sgd_per_layer', 'dp_sgd_automatic',
             'dp_sgd_adaptive', 'layer_clipped')
-"""Methods that clip it."""
+"""Methods that clip the gradient of each record."""
 # Without privacy, see `strong`.
 STRONG = ('gradient_boosting', 'crossed_logistic')
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

@@ -33,9 +33,8 @@ class Diagnostics(NamedTuple):
     realised: [K] largest norm of a contribution over its bound, among some
       training records at the last parameters.
     signal: [K] norm of the mean contribution over the bound, at fresh initial
-      parameters. With n records in each batch and T steps at a given epsilon, a
-      block can be told from noise as far as this number is large: all share one
-      budget, see docs/lipschitz.md.
+      parameters. At a given privacy budget, the ratio of signal to noise of a
+      block is proportional to it; docs/lipschitz.md has the theorem.
     sensitivities: [K] bounds of the blocks; public, like the parameters.
     noise_norm: root mean square norm of the noise on an averaged update.
   """
