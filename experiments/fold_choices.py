@@ -103,8 +103,10 @@ def parse(argv: list[str], *, description: str, output: pathlib.Path
     description: text for --help.
     output: the committed file, the default of --output.
   """
+  # Flags of the same names are taken over from absl where a caller has imported
+  # a module that defines them.
   parser = argparse_flags.ArgumentParser(
-      description=description, allow_abbrev=False,
+      description=description, allow_abbrev=False, conflict_handler='resolve',
       formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument('--data_dir', help='Folder with one folder for each data '
                       'set. Default: the environment variable DPJAX_DATA_DIR.')

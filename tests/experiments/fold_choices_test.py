@@ -5,6 +5,7 @@ import types
 
 import pytest
 
+from dpjax.cli import flags  # Defines absl flags of the same names.
 from dpjax.runs import configuration
 from experiments import fold_choices
 
@@ -62,3 +63,10 @@ def test_a_repeated_command_does_what_is_missing(seen, tmp_path):
           for method in ('dp_sgd', 'lip_dp_sgd', 'sgd')] == [
               dict(learning_rate=7.0), dict(learning_rate=0.125), {}]
   assert fold_choices.read(tmp_path / 'nothing.json') == {}
+
+
+def test_the_command_line_wins_over_absl_flags_of_the_same_name(tmp_path):
+  assert flags.DATA_DIR.name == 'data_dir'
+  args = fold_choices.parse(['name', '--data_dir=here'], description='',
+                            output=tmp_path / 'other.json')
+  assert (args.data_dir, args.output) == ('here', str(tmp_path / 'other.json'))
