@@ -103,7 +103,7 @@ def training(method: str, *, on_images: bool) -> PyTree:
   config = configuration.resolve(_config(method, on_images),
                                  num_available=_NUM_RECORDS)
   model = building.make_model(config, dataset)
-  trained_method = building.make_method(config, model)
+  trained_method = building.make_method(config, model, dataset)
   optimizer = building.make_optimizer(config)
   sampler = PoissonSampler(num_examples=_NUM_RECORDS,
                            batch_size=config.batch_size,

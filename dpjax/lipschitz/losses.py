@@ -1,11 +1,13 @@
 """Losses with their Lipschitz constants in the logits."""
 
+from collections.abc import Callable
 import functools
 import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from dpjax import errors
@@ -23,9 +25,12 @@ class LipschitzLoss(NamedTuple):
     lipschitz: bound on the l2 norm of one record's cotangent (its loss
       gradient in the logits) for all logits and labels; infinite if there is
       none, and then the Lipschitz methods raise an error.
+    class_scores: maps logits [b, c] to scores [b, number of classes], of which
+      the largest is the predicted class; the logits themselves by default.
   """
   values: LossFn
   lipschitz: float
+  class_scores: Callable[[Array], Array] = lambda logits: logits
 
 
 def cross_entropy(*, temperature: float = 1.0,
@@ -130,6 +135,57 @@ def hinge(*, margin: float = 1.0, num_classes: int) -> LipschitzLoss:
   return LipschitzLoss(values, math.sqrt((num_classes - 1) / num_classes))
 
 
+def ordinal(*, num_classes: int, temperature: float = 1.0,
+            logit_clip: float | None = None) -> LipschitzLoss:
+  """Returns the loss of the proportional odds model, for classes in an order.
+
+  The network gives one score s for each record, and P(class > k) =
+  sigmoid((s - cut_k) / temperature). The num_classes - 1 cuts are 1 apart, with
+  mean 0, and public. The loss -log P(label) has a derivative in s between
+  -1 / temperature and 1 / temperature, without any clipping. One score needs
+  fewer parameters than a logit for each class, so it gets less noise; that
+  helps where the order of the classes means something.
+
+  Source: McCullagh (1980); fixed cuts are ours.
+
+  Args:
+    num_classes: c, at least 2; classes are numbered in their order.
+    temperature: positive; a small one makes the model steep at the cuts.
+    logit_clip: see `cross_entropy`; here of the derivative in the score.
+
+  Returns:
+    The loss; it takes scores [b, 1], and its class scores [b, c] are the
+    logarithms of the probabilities of the classes.
+  """
+  errors.check_at_least('num_classes', num_classes, 2)
+  errors.check_scale('temperature', temperature)
+  cuts = np.arange(num_classes - 1, dtype=np.float32) - (num_classes - 2) / 2
+  # Of a class between two cuts: the term of P(label) that no score changes.
+  gap = np.full(num_classes, math.log(-math.expm1(-1 / temperature)),
+                np.float32)
+  gap[[0, -1]] = 0
+
+  def class_scores(scores: Array) -> Array:
+    if scores.shape[-1] != 1:
+      raise ValueError('the ordinal loss takes one score for each record, got '
+                       f'{scores.shape[-1]} logits')
+    batch = (1,) * (scores.ndim - 1)
+    above = (scores - cuts.reshape(*batch, -1)) / jnp.float32(temperature)
+    ends = [(0, 0)] * len(batch)
+    # P(cut < s < next cut) = sigmoid(above) sigmoid(-next) (1 - e^(-1 / T)).
+    return (jnp.pad(jax.nn.log_sigmoid(above), [*ends, (1, 0)]) +
+            jnp.pad(jax.nn.log_sigmoid(-above), [*ends, (0, 1)]) +
+            gap.reshape(*batch, -1))
+
+  def values(scores: Array, labels: Array) -> Array:
+    every = class_scores(scores)
+    # `where`, because 0 times an infinite value would be NaN.
+    return -jnp.sum(jnp.where(_onehot(labels, every) > 0, every, 0.0), -1)
+
+  loss = LipschitzLoss(values, 1 / temperature, class_scores)
+  return loss if logit_clip is None else clip_cotangents(loss, logit_clip)
+
+
 def clip_cotangents(loss: LipschitzLoss, logit_clip: float) -> LipschitzLoss:
   """Returns the loss with each record's logit gradient clipped. LOSS-05.
 
@@ -139,7 +195,7 @@ def clip_cotangents(loss: LipschitzLoss, logit_clip: float) -> LipschitzLoss:
   """
   errors.check_scale('logit_clip', logit_clip)
   clip = functools.partial(_clip_backward, loss.values, logit_clip)
-  return LipschitzLoss(clip, min(loss.lipschitz, logit_clip))
+  return loss._replace(values=clip, lipschitz=min(loss.lipschitz, logit_clip))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))

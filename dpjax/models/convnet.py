@@ -39,7 +39,7 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
 
   Args:
     input_shape: (h, w, c).
-    num_classes: number of logits, at least 2.
+    num_classes: number of logits; 1 for a score.
     channels: output channels of each convolution.
     width: units of the hidden dense layer.
     kernel_size: side of the convolutions' kernels.
@@ -56,7 +56,7 @@ def convnet(*, input_shape: tuple[int, int, int], num_classes: int,
   errors.check_choice('pool', pool, POOLS)
   errors.check_at_least('number of convolutions', len(channels), 1)
   errors.check_at_least('width', width, 1)
-  errors.check_at_least('num_classes', num_classes, 2)
+  errors.check_at_least('num_classes', num_classes, 1)
   act = lambda name: pointwise.activation(activation, name=name)
   conv = functools.partial(
       layers.Conv, use_bias=use_bias, bias_norm=bias_norm, kernel_init=_HE,

@@ -27,7 +27,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
 
   Args:
     num_features: p, the number of features.
-    num_classes: c, the number of logits.
+    num_classes: c, the number of logits; 1 for a score, see `losses.ordinal`.
     depth: hidden layers, >= 0 (0 is multinomial logistic regression).
     width: units of every hidden layer.
     activation: one of `pointwise.ACTIVATIONS`.
@@ -50,7 +50,7 @@ def mlp(*, num_features: int, num_classes: int, depth: int = 1,
     (5, 3)
   """
   errors.check_at_least('num_features', num_features, 1)
-  errors.check_at_least('num_classes', num_classes, 2)
+  errors.check_at_least('num_classes', num_classes, 1)
   errors.check_at_least('depth', depth, 0)
   errors.check_at_least('width', width, 1)
   errors.check_choice('activation', activation, pointwise.ACTIVATIONS)
@@ -108,7 +108,7 @@ def orthogonal(*, num_features: int, num_classes: int, depth: int, width: int,
 
   Args:
     num_features: p, the number of features; best with records of one norm.
-    num_classes: c, the number of logits.
+    num_classes: c, the number of logits; 1 for a score, see `losses.ordinal`.
     depth: hidden layers, >= 1.
     width: units of every hidden layer.
     share: weight in (0, 1) of every hidden layer but the first in a mean with
@@ -124,7 +124,7 @@ def orthogonal(*, num_features: int, num_classes: int, depth: int, width: int,
     (1.0, 1.0)
   """
   errors.check_at_least('num_features', num_features, 1)
-  errors.check_at_least('num_classes', num_classes, 2)
+  errors.check_at_least('num_classes', num_classes, 1)
   errors.check_at_least('depth', depth, 1)
   errors.check_at_least('width', width, 2)
 

@@ -31,7 +31,7 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
 
   Args:
     input_shape: (h, w, c).
-    num_classes: number of logits, at least 2.
+    num_classes: number of logits; 1 for a score.
     depth: 6 n + 2.
     averaged: whether every residual sum is halved.
     input_radius: public radius of the l2 ball that records are projected on,
@@ -42,7 +42,7 @@ def resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   errors.check_at_least('depth', depth, 8)
   if (depth - 2) % 6:
     raise ValueError(f'depth must be 6 n + 2, got {depth}')
-  errors.check_at_least('num_classes', num_classes, 2)
+  errors.check_at_least('num_classes', num_classes, 1)
   if bounding.kind == 'ball':
     raise ValueError("bounding of a resnet must be 'none' or 'normalised'")
   nodes: list[Node] = [_conv('conv', 16, 3, 1), *bounding.norm('norm'),

@@ -34,7 +34,7 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
 
   Args:
     input_shape: (h, w, c).
-    num_classes: number of logits, at least 2.
+    num_classes: number of logits; 1 for a score.
     depth: 6 n + 4.
     widening: factor of the widths 16, 32, 64.
     use_bias: whether convolutions have biases.
@@ -49,7 +49,7 @@ def wide_resnet(*, input_shape: tuple[int, int, int] = (32, 32, 3),
   if (depth - 4) % 6:
     raise ValueError(f'depth must be 6 n + 4, got {depth}')
   errors.check_at_least('widening', widening, 1)
-  errors.check_at_least('num_classes', num_classes, 2)
+  errors.check_at_least('num_classes', num_classes, 1)
   nodes: list[Node] = [_conv('conv', 16, 3, 1, use_bias)]
   in_channels = 16
   for group, base in enumerate((16, 32, 64)):

@@ -30,6 +30,7 @@ from dpjax.runs.settings import known
 from dpjax.train import augment
 from dpjax.train import averaging
 from dpjax.train import optimizers
+from dpjax.typing import ApplyFn
 
 Dataset = arrays.Dataset | images.ImageDataset | run_users.UserTable
 AnyDataset = Dataset | streamed.StreamedDataset
@@ -119,6 +120,8 @@ def _low(config: TrainingConfig) -> float:
 def make_model(config: TrainingConfig, dataset: AnyDataset) -> Model:
   """Builds the network, with the norm bounds that the method needs."""
   data = shapes(dataset)
+  if config.loss == 'ordinal':
+    data = data._replace(num_classes=1)
   model = (_perceptron if len(data.record) == 1 else _image_model)(config,
                                                                    data)
   if config.user_column is not None:
@@ -188,21 +191,35 @@ def _image_model(config: TrainingConfig, data: Shapes) -> Model:
                                  averaged=averaged, **common)
 
 
-def make_loss(config: TrainingConfig) -> losses.LipschitzLoss:
-  """Returns the cross entropy; Lipschitz methods clip its logit cotangents."""
+def make_predictor(config: TrainingConfig, model: Model,
+                   dataset: AnyDataset) -> ApplyFn:
+  """Returns (params, x [b, ...]) -> scores [b, number of classes].
+
+  The largest score is the predicted class, whatever the loss.
+  """
+  class_scores = make_loss(config, dataset).class_scores
+  return lambda params, x: class_scores(model.apply(params, x))
+
+
+def make_loss(config: TrainingConfig,
+              dataset: AnyDataset) -> losses.LipschitzLoss:
+  """Returns the loss; Lipschitz methods clip its cotangents at the logits."""
   bounded = training_methods.METHODS[config.method].bounds_weights
-  return losses.cross_entropy(
-      temperature=known(config.temperature),
-      logit_clip=config.logit_clip if bounded else None)
+  make = (losses.cross_entropy if config.loss == 'cross_entropy' else
+          functools.partial(losses.ordinal,
+                            num_classes=shapes(dataset).num_classes))
+  return make(temperature=known(config.temperature),
+              logit_clip=config.logit_clip if bounded else None)
 
 
-def make_method(config: TrainingConfig, model: Model) -> Method:
+def make_method(config: TrainingConfig, model: Model,
+                dataset: AnyDataset) -> Method:
   """Returns the training method with its constants from the configuration.
 
   With `config.views` above 1, a record contributes the mean over that many
   augmented views; with `user_column`, a user that over their records.
   """
-  maker, loss = _maker(config), make_loss(config)
+  maker, loss = _maker(config), make_loss(config, dataset)
   if config.user_column is not None:
     return maker(model, loss._replace(values=run_users.mean_loss(loss.values)))
   method = maker(model, loss)

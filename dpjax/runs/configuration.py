@@ -192,7 +192,7 @@ def resolve(config: TrainingConfig, *, num_available: int) -> TrainingConfig:
   # one record at random.
   recipe = recipes.recipe(config.method, num_train=num_slots,
                           images=images, features=config.features,
-                          model=config.model)
+                          model=config.model, loss=config.loss)
   defaults: dict[str, Any] = {
       **recipe, **run_sampling.defaults(config, recipe, num_slots=num_slots),
       'num_examples': num_train,

@@ -34,6 +34,7 @@ SAMPLERS = ('poisson', 'fixed_size', 'random_allocation', 'cyclic')
 WITH_BANDS = ('square_root', 'inverse_square_root', 'optimal_banded')
 CORRELATIONS = ('independent', *WITH_BANDS, 'tree', 'optimal_buffered')
 FEATURES = ('none', 'unit', 'binned', 'crossed', 'scattering')
+LOSSES = ('cross_entropy', 'ordinal')
 CANARY_KINDS = ('mislabelled', 'held_out', 'noise', 'blank')
 
 DATA = 'data'
@@ -321,6 +322,12 @@ class TrainingConfig:
       NETWORK, 'model = orthogonal: weight in (0, 1) of every hidden layer but '
       'the first in a mean with its input. Default: a plain chain of layers.',
       check=errors.check_open_unit, later=True))
+
+  loss: str = field(default=LOSSES[0], metadata=about(
+      OPTIMISER, 'Loss function. ordinal is for classes in an order, that of '
+      'the schema: the network gives one score, and public cuts between the '
+      'classes are 1 apart (the proportional odds model).', choices=LOSSES,
+      later=True))
 
   @property
   def num_slots(self) -> int:

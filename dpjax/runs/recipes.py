@@ -31,7 +31,8 @@ _MOST_AT_ONCE = 65_536
 
 
 def recipe(method: str, *, num_train: int, images: bool = False,
-           features: str = 'none', model: str | None = None) -> Recipe:
+           features: str = 'none', model: str | None = None,
+           loss: str = 'cross_entropy') -> Recipe:
   """Returns the default hyperparameters of a method: option -> value.
 
   Args:
@@ -40,6 +41,7 @@ def recipe(method: str, *, num_train: int, images: bool = False,
     images: whether records are images.
     features: a name of `options.FEATURES`; all but 'none' have norm 1.
     model: a name of a network; None for the default.
+    loss: a name of `options.LOSSES`.
   """
   method = training_methods.METHODS[method].same_recipe_as or method
   if images:
@@ -49,7 +51,8 @@ def recipe(method: str, *, num_train: int, images: bool = False,
   if features == 'scattering':
     return _of_features(method, num_train)
   if features != 'none':
-    return _of_columns(method, num_train)
+    columns = _of_columns(method, num_train)
+    return _ordinal(columns) if loss == 'ordinal' else columns
   return _general(method, num_train)
 
 
@@ -121,6 +124,18 @@ def _of_columns(method: str, num_train: int) -> Recipe:
       **features, 'learning_rate': rate, 'optimizer': 'momentum',
       'num_steps': 200, 'logit_clip': 0.3,
       'batch_size': float(min(num_train, _MOST_AT_ONCE))}
+
+
+def _ordinal(columns: Recipe) -> Recipe:
+  """Returns defaults for a score on columns of norm 1.
+
+  A small temperature has the effect of long weights without their noise. Then
+  most derivatives in the score are 0 or 1 / temperature, and a bound of a small
+  part of that makes those count that are between.
+  """
+  return {
+      **columns, 'temperature': 0.05, 'optimizer': 'sgd', 'logit_clip': 1.2,
+      'clip_norm': 1.2, 'learning_rate': 0.44 * columns['learning_rate']}
 
 
 def _of_orthogonal(method: str, num_train: int, features: str) -> Recipe:

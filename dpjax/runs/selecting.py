@@ -70,8 +70,9 @@ def _tested(result: training.TrainingResult,
   config = result.config
   rows = training.split_rows(dataclasses.replace(config, fold=None),
                              dataset).test
+  model = building.make_model(config, dataset)
   accuracy = evaluate.accuracies(
-      building.make_model(config, dataset).apply,
+      building.make_predictor(config, model, dataset),
       jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], result.params),
       dataset.records, rows[None])[0]
   return result._replace(num_test=rows.shape[0], test_accuracy=float(accuracy))

@@ -159,7 +159,7 @@ def plan(candidates: Sequence[TrainingConfig], mean_runs: float,
   resolved = _resolved(candidates, num_held, dataset)
   for config in resolved:
     # An error here stops the choice before a run; later it would show a run.
-    building.make_method(config, building.make_model(config, dataset))
+    building.make_method(config, building.make_model(config, dataset), dataset)
   sizes = [training.lattice_size(config, dataset) for config in resolved]
   adjacency, delta = Adjacency(first.adjacency), settings.known(
       resolved[0].delta)

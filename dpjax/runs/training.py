@@ -19,6 +19,7 @@ from dpjax.data import arrays
 from dpjax.data import images
 from dpjax.data import splits
 from dpjax.data.streamed import StreamedDataset
+from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.papers.bassily import bassily_plan
 from dpjax.privacy.adjacency import Adjacency
@@ -44,7 +45,7 @@ from dpjax.train.placement import Place
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Params, PRNGKey
+from dpjax.typing import ApplyFn, Params, PRNGKey
 
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
@@ -160,7 +161,8 @@ def lattice_size(config: TrainingConfig,
   if config.noise != 'lattice_gaussian':
     return None
   model = building.make_model(config, dataset)
-  return step.num_released(model, building.make_method(config, model))
+  return step.num_released(
+      model, building.make_method(config, model, dataset))
 
 
 def split_rows(config: TrainingConfig,
@@ -268,8 +270,11 @@ def train(
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description, **description})
   model = building.make_model(configs[0], dataset)
-  return _fit(configs, keys, plans, model, data, on_progress=on_progress,
-              mesh=mesh, place=place, checkpoints=checkpoints)
+  return _fit(
+      configs, keys, plans, model, data,
+      method=building.make_method(configs[0], model, dataset),
+      predict=building.make_predictor(configs[0], model, dataset),
+      on_progress=on_progress, mesh=mesh, place=place, checkpoints=checkpoints)
 
 
 def _prepared(config: TrainingConfig, dataset: building.AnyDataset | None,
@@ -327,7 +332,8 @@ def draw_parts(config: TrainingConfig, dataset: building.Dataset,
 
 
 def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
-         plans: Sequence[TrainingPlan], model: Model, data: RunData,
+         plans: Sequence[TrainingPlan], model: Model, data: RunData, *,
+         method: Method, predict: ApplyFn,
          on_progress: Callable[[int, int], None] | None,
          mesh: jax.sharding.Mesh | None, place: Place | None,
          checkpoints: Checkpoints | None) -> list[TrainingResult]:
@@ -335,7 +341,7 @@ def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
   first = configs[0]
   result = loop.fit(
       keys, init_keys=jnp.stack(list(map(run_keys.init_key, configs))),
-      plans=plans, model=model, method=building.make_method(first, model),
+      plans=plans, model=model, method=method,
       optimizer=building.make_optimizer(first), records=data.records,
       rows=data.rows,
       allocation=settings.known(first.allocation), on_progress=on_progress,
@@ -346,7 +352,7 @@ def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
   if isinstance(average, AverageState):  # else ()
     params = average.mean
   # Divided parameters are evaluated where they are.
-  accuracies = data.accuracies(model.apply, params, mesh if place else None)
+  accuracies = data.accuracies(predict, params, mesh if place else None)
   params = sharding.on_host(params)
   return [
       _result(config, plan, canaries, run=run, fitted=result,

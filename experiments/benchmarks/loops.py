@@ -67,7 +67,7 @@ def _fit(spec: Spec, work: sweep.LoopWork) -> _Fit:
   result = loop.fit(
       jax.random.split(jax.random.key(0), work.num_runs),
       plans=[plan] * work.num_runs, model=model,
-      method=building.make_method(config, model),
+      method=building.make_method(config, model, dataset),
       optimizer=building.make_optimizer(config), records=dataset.records,
       rows=jnp.tile(rows[None], (work.num_runs, 1)),
       on_progress=lambda done, total: stamps.append(

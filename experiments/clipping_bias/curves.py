@@ -197,7 +197,8 @@ def trace(run: Run, seeds: Sequence[int], *, data_dir: str | None = None,
   total = dataset.x.shape[0]
   config = make_config(run, total)
   model = building.make_model(config, dataset)
-  method, plan = _method_and_plan(run, config, model)
+  method, plan = _method_and_plan(
+      run, config, building.make_method(config, model, dataset))
   records = dataset.records._replace(x=jax.jit(model.prepare)(dataset.x))
   traced = jax.jit(functools.partial(
       _trace, run=run, config=config, model=model, method=method, plan=plan))
@@ -239,8 +240,7 @@ def make_config(run: Run, total: int) -> configuration.TrainingConfig:
 
 
 def _method_and_plan(run: Run, config: configuration.TrainingConfig,
-                     model: Model) -> tuple[Method, plans.TrainingPlan]:
-  method = building.make_method(config, model)
+                     method: Method) -> tuple[Method, plans.TrainingPlan]:
   if run.method not in _WITHOUT_NOISE:
     return method, training.make_plan(config)
   plain = dataclasses.replace(config, method='sgd')

@@ -67,7 +67,7 @@ def compile_step(config: configuration.TrainingConfig,
     batches: sampler of the batches.
   """
   model = building.make_model(config, dataset)
-  method = building.make_method(config, model)
+  method = building.make_method(config, model, dataset)
   plan = TrainingPlan(
       sampler=batches, num_steps=config.num_steps,
       noise_multiplier=1.0 if method.private else None,

@@ -76,6 +76,9 @@ def _ours(name: str) -> str:
   if name == 'features':
     return '; '.join(sorted({
         ', '.join(each.features) for each in sweep.SETTINGS}))
+  if name == 'loss':
+    return '; '.join(sorted({
+        ', '.join(sweep.losses(each.dataset)) for each in sweep.SETTINGS}))
   return space.describe(name)
 
 

@@ -73,9 +73,9 @@ def find(setting: sweep.Setting, dataset: arrays.Dataset,
   space = _space(setting, dataset)
   trials = []
   while len(trials) < setting.num_trials:
-    if len(trials) < len(setting.features):
+    if len(trials) < len(starts(setting)):
       points = [spaces.to_point(space, _recipe(
-          setting, dataset, features=setting.features[len(trials)]))]
+          setting, dataset, **starts(setting)[len(trials)]))]
     else:
       points = search.suggest(space, trials, seed=setting.seed)
     for point in points:
@@ -85,6 +85,17 @@ def find(setting: sweep.Setting, dataset: arrays.Dataset,
     if not points:
       break
   return trials
+
+
+def starts(setting: sweep.Setting) -> list[dict[str, str]]:
+  """Returns the features and losses of the recipes that are tried first.
+
+  These are each of the features with the first loss, and the last features
+  with each other loss.
+  """
+  first, *others = sweep.losses(setting.dataset)
+  return ([dict(features=name, loss=first) for name in setting.features] +
+          [dict(features=setting.features[-1], loss=name) for name in others])
 
 
 def charged_epsilon(setting: sweep.Setting,
@@ -142,18 +153,20 @@ def _num_train(setting, dataset, *, fold) -> int:
   return training.num_available(_config(setting, fold=fold), dataset)
 
 
-def _recipe(setting, dataset, *, fold: int | None = 0, features: str = 'none'):
+def _recipe(setting, dataset, *, fold: int | None = 0, features: str = 'none',
+            loss: str = 'cross_entropy'):
   """Returns the recipe for all data sets, free of any earlier search."""
   recipe = recipes.recipe(
-      sweep.fixed(setting.method)['method'], features=features,
+      sweep.fixed(setting.method)['method'], features=features, loss=loss,
       num_train=_num_train(setting, dataset, fold=fold))
-  return _without_fixed(setting, recipe) | dict(features=features)
+  return _without_fixed(setting, recipe) | dict(features=features, loss=loss)
 
 
 def _space(setting, dataset):
   return spaces.space(setting.method, steps=setting.steps,
                       num_train=_num_train(setting, dataset, fold=0),
-                      features=setting.features)
+                      features=setting.features,
+                      losses=sweep.losses(setting.dataset))
 
 
 def _score(setting, dataset, point, *, number: int) -> float:

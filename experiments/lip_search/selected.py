@@ -22,7 +22,8 @@ ROWS = _RESULTS / 'rows.csv'
 FILE = _RESULTS / 'selected.json'
 
 _INTEGERS = ('num_steps', 'depth', 'width')
-_TEXTS = ('activation', 'optimizer', 'schedule', 'allocation', 'features')
+_TEXTS = ('activation', 'optimizer', 'schedule', 'allocation', 'features',
+          'loss')
 _PREFIX = 'use_'
 
 Selected = dict[str, dict[str, dict[str, Any]]]

@@ -9,7 +9,8 @@ from experiments import search_space
 # another. The split of the budget is searched, but not the noise multiplier,
 # which is solved for epsilon.
 _COMMON = ('sgd_learning_rate', 'temperature', 'batch_size', 'num_steps',
-           'depth', 'width', 'activation', 'optimizer', 'schedule', 'features')
+           'depth', 'width', 'activation', 'optimizer', 'schedule', 'features',
+           'loss')
 _CLIPPED = (*_COMMON, 'clip_norm')
 _BOUNDED = (*_COMMON, 'weight_norm', 'logit_clip', 'allocation')
 _PROJECTED = (*_BOUNDED, 'input_radius')
@@ -38,6 +39,10 @@ NAMES = {
 _RATE_FACTORS = {'sgd': 1.0, 'momentum': 0.1, 'adam': 0.02}
 # Linear models on features of norm 1 have small gradients.
 _LINEAR_FACTOR = 40.0
+# Cuts of the ordinal loss are 1 apart. With them 8 apart, a score would have
+# the scale of logits; so the ranges below are those of scores 8 times as large.
+_SCORE_FACTORS = {'temperature': 0.125, 'clip_norm': 8.0, 'logit_clip': 8.0}
+_SCORE_RATE_FACTOR = 0.125
 
 _DIMENSIONS = (
     search_space.Real(name='sgd_learning_rate', low=0.1, high=10.0, log=True),
@@ -68,7 +73,8 @@ def batch_sizes(num_train: int) -> tuple[float, ...]:
 
 
 def space(method: str, *, num_train: int, steps: tuple[int, ...],
-          features: tuple[str, ...]) -> search_space.Space:
+          features: tuple[str, ...],
+          losses: tuple[str, ...] = ('cross_entropy',)) -> search_space.Space:
   """Returns the search dimensions of a method on `num_train` records.
 
   Args:
@@ -76,6 +82,7 @@ def space(method: str, *, num_train: int, steps: tuple[int, ...],
     num_train: training records of a run.
     steps: numbers of steps to choose from.
     features: values of the option `features` to choose from.
+    losses: values of the option `loss`; a single one is not searched.
   """
   dimensions = {each.name: each for each in (
       *_DIMENSIONS,
@@ -85,21 +92,34 @@ def space(method: str, *, num_train: int, steps: tuple[int, ...],
   if method == 'lip_adaptive':
     # It adapts the radii of balls behind hidden layers.
     dimensions['depth'] = search_space.integers('depth', 1, 2)
-  return tuple(dimensions[name] for name in NAMES[method])
+  if len(losses) > 1:
+    dimensions['loss'] = search_space.Choice(name='loss', values=losses)
+  return tuple(dimensions[name] for name in NAMES[method]
+               if name in dimensions)
 
 
 def to_config(point: search_space.Point) -> dict[str, Any]:
   """Returns the fields of a `TrainingConfig` that a point stands for."""
   fields = dict(point)
   fields['learning_rate'] = fields.pop('sgd_learning_rate') * _factor(point)
+  for name in _scaled(fields):
+    fields[name] *= _SCORE_FACTORS[name]
   if point['features'] != 'none' and 'input_radius' in fields:
     fields['input_radius'] = 1.0  # the norm of each record
   return fields
 
 
+def _scaled(fields: Mapping[str, Any]) -> list[str]:
+  """Returns the names of the fields that `_SCORE_FACTORS` multiply."""
+  return [name for name in _SCORE_FACTORS
+          if name in fields and fields.get('loss') == 'ordinal']
+
+
 def _factor(fields: Mapping[str, Any]) -> float:
   """Returns the ratio of a learning rate to the one that is searched."""
   factor = _RATE_FACTORS[fields['optimizer']]
+  if fields.get('loss') == 'ordinal':
+    factor *= _SCORE_RATE_FACTOR
   if fields['features'] == 'none' or fields['depth']:
     return factor
   return factor * _LINEAR_FACTOR
@@ -108,8 +128,11 @@ def _factor(fields: Mapping[str, Any]) -> float:
 def to_point(space_: search_space.Space,
              fields: Mapping[str, Any]) -> search_space.Point:
   """Returns the point that is closest to the fields of a configuration."""
-  rate = fields['learning_rate'] / _factor(fields)
-  return search_space.nearest(space_, {**fields, 'sgd_learning_rate': rate})
+  scaled = {name: fields[name] / _SCORE_FACTORS[name]
+            for name in _scaled(fields)}
+  return search_space.nearest(space_, {
+      **fields, **scaled,
+      'sgd_learning_rate': fields['learning_rate'] / _factor(fields)})
 
 
 def describe(name: str) -> str:

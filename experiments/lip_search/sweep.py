@@ -43,8 +43,8 @@ def fixed(method: str) -> Mapping[str, Any]:
   """Returns the fields of a `TrainingConfig` that a method fixes.
 
   'lip_unclipped' is Lip-DP-SGD without any clipping: the norm of the gradient
-  in the logits is at most sqrt(2) over the temperature, below 15 at all
-  temperatures of the search, so that `logit_clip` has no effect.
+  in the logits is below 15, that in a score at most 80, at all temperatures of
+  the search, so that `logit_clip` has no effect.
   """
   return _UNCLIPPED if method == 'lip_unclipped' else {'method': method}
 
@@ -58,7 +58,7 @@ class Setting:
     method: name of the method.
     epsilon: epsilon of each run, as Table 5.4 prints it, at delta = 1/n.
     num_trials: number of configurations to try; the first ones are those of
-      the recipes, one for each of `features`.
+      the recipes, see `run.starts`.
     num_folds: number of parts of the training records for cross-validation.
     folds: number of these parts that are validated on.
     repeats: number of runs on each fold, each with fresh noise.
@@ -112,6 +112,14 @@ def _features(dataset: str) -> tuple[str, ...]:
   """Returns the features to choose from; most tables have too many crosses."""
   crossed = ('crossed',) if dataset == 'nursery' else ()
   return ('none', 'unit', 'binned', *crossed)
+
+
+def losses(dataset: str) -> tuple[str, ...]:
+  """Returns the losses to choose from.
+
+  The classes of nursery are recommendations, from none to the strongest one.
+  """
+  return ('cross_entropy', *(('ordinal',) if dataset == 'nursery' else ()))
 
 
 SETTINGS = tuple(_setting(dataset, method)

@@ -157,7 +157,7 @@ def test_a_canary_left_out_adds_nothing_to_any_sum(method):
       depth=0 if method == 'bassily' else 1, num_groups=2,
       allow_unsound=method == 'lip_printed')
   model = building.make_model(config, data)
-  built = building.make_method(config, model)
+  built = building.make_method(config, model, data)
   params, _ = built.constraint.constrain(model.init(jax.random.key(0)))
   bounder = bounders.at_radii(
       built.bounder, built.bounder.adaptive.init if built.bounder.adaptive

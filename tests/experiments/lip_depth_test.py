@@ -244,11 +244,11 @@ def test_realised_norms_are_those_of_gradients_of_every_record():
   result, = training.train([run.config(setting)], dataset=dataset)
   diagnosis, = diagnostics.diagnose([result], dataset, probe_size=9)
   model = building.make_model(result.config, dataset)
-  loss = building.make_loss(result.config)
+  loss = building.make_loss(result.config, dataset)
   rows = training.split_rows(result.config, dataset).train
   whole = jax.tree.map(lambda leaf: leaf[rows], dataset.records)
   start, certificate = building.make_method(
-      result.config, model).constraint.constrain(
+      result.config, model, dataset).constraint.constrain(
           model.init(jax.random.split(jax.random.key(0), 1)[0]))
   means = jax.grad(lambda params: jnp.mean(loss.values(
       model.apply(params, whole.x), whole.y)))(start)

@@ -108,8 +108,8 @@ def test_every_setting_can_be_trained():
     seen.add(key)
     config = configuration.resolve(run.config(setting), num_available=50_000)
     dataset = building.prepare(config, run.blank(setting.dataset))
-    method = building.make_method(config,
-                                  building.make_model(config, dataset))
+    method = building.make_method(
+        config, building.make_model(config, dataset), dataset)
     assert method.private == (setting.method != 'sgd')
   # Three methods of the figure have two networks.
   assert len(seen) == 3 * 8 + 3 * 7 + 3 + 3 * 3 + 1

@@ -130,7 +130,7 @@ def test_all_methods_of_the_sweep_are_built():
                               batch_size=64)
       config = run._config(setting, work, method)
       model = run.timing.building.make_model(config, dataset)
-      built = run.timing.building.make_method(config, model)
+      built = run.timing.building.make_method(config, model, dataset)
       assert built.private == (method != 'sgd')
 
 

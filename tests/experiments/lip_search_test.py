@@ -1,6 +1,8 @@
 """These tests check the search experiment: space, visibility, cost, recipes."""
 
 import dataclasses
+import functools
+import itertools
 import json
 import types
 from typing import NamedTuple
@@ -13,6 +15,7 @@ from dpjax.lipschitz import losses
 from dpjax.privacy import accounting
 from dpjax.privacy.adjacency import Adjacency
 from dpjax.runs import configuration
+from dpjax.runs import options
 from dpjax.runs import recipes
 from dpjax.runs import training
 from experiments import papers
@@ -86,12 +89,15 @@ def test_recipes_lie_in_the_space(method, num_train):
   """Recipes lie in the search space, which never includes noise (EXP-T5.2)."""
   kinds = ('none', 'unit', 'binned', 'crossed')
   dimensions = space.space(method, num_train=num_train, features=kinds,
-                           steps=(100, 200, 400, 800))
+                           losses=options.LOSSES, steps=(100, 200, 400, 800))
   names = {each.name for each in dimensions}
   assert 'noise_multiplier' not in names and 'epsilon' not in names
-  for features in kinds:
+  for features, loss in itertools.product(kinds, options.LOSSES):
+    if features == 'none' and loss == 'ordinal':
+      continue  # Not tried.
+    kind = dict(features=features, loss=loss)
     recipe = recipes.recipe(sweep.fixed(method)['method'], num_train=num_train,
-                            features=features) | dict(features=features)
+                            **kind) | kind
     fields = space.to_config(space.to_point(dimensions, recipe))
     for name, value in fields.items():
       assert value == pytest.approx(recipe[name]), name
@@ -102,7 +108,8 @@ def test_every_point_is_a_configuration_that_trains(dataset):
   del dataset
   for method in sweep.METHODS:
     dimensions = space.space(method, num_train=364, steps=(20,),
-                             features=('none', 'unit', 'binned'))
+                             features=('none', 'unit', 'binned'),
+                             losses=options.LOSSES)
     for point in search.suggest(dimensions, [], seed=0, count=16,
                                 num_initial=16):
       fields = space.to_config(point)
@@ -124,9 +131,13 @@ def test_lip_unclipped_clips_no_gradient():
   clip = sweep.fixed('lip_unclipped')['logit_clip']
   for temperature in (dimensions['temperature'].low,
                       dimensions['temperature'].high):
-    loss = losses.cross_entropy(temperature=temperature, logit_clip=clip)
-    assert loss.lipschitz == losses.cross_entropy(
-        temperature=temperature).lipschitz
+    for name, make in (('cross_entropy', losses.cross_entropy), (
+        'ordinal', functools.partial(losses.ordinal, num_classes=5))):
+      point = dict(temperature=temperature, loss=name, features='none',
+                   optimizer='sgd', sgd_learning_rate=1.0)
+      used = space.to_config(point)['temperature']
+      assert make(temperature=used, logit_clip=clip).lipschitz == make(
+          temperature=used).lipschitz
   assert losses.cross_entropy(temperature=0.1, logit_clip=1.0).lipschitz == 1.0
 
 
@@ -154,6 +165,13 @@ def test_rates_are_those_of_the_optimizer():
   point = dict(sgd_learning_rate=2., optimizer='adam', depth=1, features='none')
   assert space.to_config(point) == dict(learning_rate=.04, optimizer='adam',
                                         depth=1, features='none')
+  # A score of the ordinal loss stands for one that is 8 times as large.
+  scores = space.to_config(dict(
+      sgd_learning_rate=2., optimizer='momentum', depth=1, features='none',
+      loss='ordinal', temperature=.4, clip_norm=.5, logit_clip=.25))
+  assert scores == dict(learning_rate=.025, optimizer='momentum', depth=1,
+                        features='none', loss='ordinal', temperature=.05,
+                        clip_norm=4., logit_clip=2.)
   point = dict(sgd_learning_rate=2., optimizer='momentum', features='unit',
                input_radius=3., depth=0)
   assert space.to_config(point) == dict(
@@ -242,6 +260,17 @@ def test_a_search_starts_with_the_recipe_and_can_be_replayed(
   share = trials[chosen].point['batch_size'] / 364
   assert fields['batch_size'] == pytest.approx(share * 455)
   assert fields['batch_size'] <= 455
+
+
+def test_recipes_of_each_feature_and_each_loss_are_tried_first():
+  of = lambda name: run.starts(next(
+      each for each in sweep.SETTINGS if each.dataset == name))
+  assert of('adult') == [dict(features=name, loss='cross_entropy')
+                         for name in ('none', 'unit', 'binned')]
+  assert of('nursery') == [
+      *(dict(features=name, loss='cross_entropy')
+        for name in ('none', 'unit', 'binned', 'crossed')),
+      dict(features='crossed', loss='ordinal')]
 
 
 def _charged(dataset, **changes):

@@ -151,7 +151,8 @@ def test_scores_are_what_they_say(honest):
 @pytest.mark.every(2)
 def test_parameters_before_the_first_step_come_from_the_seed(honest):
   run = run_folders.load(honest)
-  method = building.make_method(run.config, run.model)
+  method = building.make_method(run.config, run.model, building.prepare(
+      run.config, building.load(run.config)))
   state = step.init_state(
       run_keys.run_key(run.config), model=run.model, method=method,
       transform_of=lambda key: optax.sgd(1.0))

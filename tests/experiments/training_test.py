@@ -245,7 +245,7 @@ def test_networks_are_computed_in_what_the_configuration_says(method):
       dataclasses.replace(_CONFIG, method=method, compute_dtype='bfloat16'),
       num_available=455)
   model = building.make_model(config, _DATA)
-  bounder = building.make_method(config, model).bounder
+  bounder = building.make_method(config, model, _DATA).bounder
   bounder = bounders.at_radii(
       bounder, bounder.adaptive.init if bounder.adaptive else ())
   batch = jax.tree.map(lambda leaf: leaf[:3], _DATA.records)

@@ -62,7 +62,7 @@ class _Attacker:
     self.config = configuration.TrainingConfig(**summary['config'])
     self.data = registry.load('breast_cancer')
     self.model = building.make_model(self.config, self.data)
-    self.method = building.make_method(self.config, self.model)
+    self.method = building.make_method(self.config, self.model, self.data)
     self.initial = self.model.init(run_keys.init_key(self.config))
     moved = jax.tree_util.tree_map_with_path(
         lambda path, leaf: leaf - params['/'.join(each.key for each in path)],

@@ -84,7 +84,7 @@ def test_a_streamed_run_has_the_parameters_of_arrays(folder, tmp_path, method,
   fitted = loop.fit(
       run_keys.run_key(resolved)[None], plans=[result.plan], model=model,
       init_keys=run_keys.init_key(resolved)[None],
-      method=building.make_method(resolved, model),
+      method=building.make_method(resolved, model, whole),
       optimizer=building.make_optimizer(resolved), records=whole.records,
       rows=rows[None], allocation=resolved.allocation,
       averaging=building.make_averaging(resolved))

@@ -50,6 +50,7 @@ DEFAULTS = {
     'layers.Dense': {'use_bias': True, 'orthogonal': False},
     'losses.cross_entropy': {'temperature': 1.0, 'convention': 'inside'},
     'losses.hinge': {'margin': 1.0},
+    'losses.ordinal': {'temperature': 1.0},
     'node.Context': {'radii': {}},
     'normalisation.standard': {'kappa': 1e-5},
     'norms.spectral_upper_bound': {'num_iterations': 6, 'any_scale': True},

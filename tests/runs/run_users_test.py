@@ -47,7 +47,7 @@ def of(method, users=_USERS, **changes):
   """Returns (bounder, parameters, certificate, prepared users) of a method."""
   config = resolved(method=method, allow_unsound=True, **changes)
   model = building.make_model(config, users)
-  made = building.make_method(config, model)
+  made = building.make_method(config, model, users)
   params, certificate = made.constraint.constrain(model.init(jax.random.key(0)))
   # Far from the start, gradients are long and differ between records.
   adaptive = made.bounder.adaptive
@@ -56,7 +56,7 @@ def of(method, users=_USERS, **changes):
   records = users.records
   return types.SimpleNamespace(
       bounder=bounder, params=params, certificate=certificate, model=model,
-      loss=building.make_loss(config), clip_norm=config.clip_norm,
+      loss=building.make_loss(config, users), clip_norm=config.clip_norm,
       records=records._replace(x=model.prepare(records.x)))
 
 

@@ -25,7 +25,7 @@ from dpjax.runs import training
 from dpjax.runs.canaries import Canaries
 from dpjax.runs.configuration import TrainingConfig
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import Array, Batch, Params
+from dpjax.typing import ApplyFn, Array, Batch, Params
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,7 @@ class FinishedRun:
     config: the resolved configuration.
     plan: the training plan, with the noise multiplier of the summary.
     model: the trained model.
+    predict: maps parameters and records to scores of the classes.
     params: its parameters after training.
     initial: its parameters before the first step, from the public seed.
     canaries: the canaries and their coins, as written by the run.
@@ -45,6 +46,7 @@ class FinishedRun:
   config: TrainingConfig
   plan: TrainingPlan
   model: Model
+  predict: ApplyFn
   params: Params
   initial: Params
   canaries: Canaries
@@ -86,11 +88,12 @@ def load(folder: pathlib.Path, *, data_dir: str | None = None) -> FinishedRun:
                           training.lattice_size(config, dataset))
   canaries = _canaries(folder, config, dataset)
   model = building.make_model(config, dataset)
-  method = building.make_method(config, model)
+  method = building.make_method(config, model, dataset)
   initial, _ = method.constraint.constrain(model.init(
       run_keys.init_key(config)))
   return FinishedRun(
-      summary=summary, config=config, plan=plan, model=model, initial=initial,
+      summary=summary, config=config, plan=plan, model=model,
+      predict=building.make_predictor(config, model, dataset), initial=initial,
       params=_params(folder, initial), canaries=canaries)
 
 

@@ -109,7 +109,7 @@ def audit(run: FinishedRun, *, name: str, delta: float | None = None,
 def score(run: FinishedRun) -> dict[str, np.ndarray]:
   """Returns all `SCORES` of the canaries, [m], high if one looks included."""
   final, initial = (np.asarray(log_odds(
-      run.model.apply, params, run.canaries.records))
+      run.predict, params, run.canaries.records))
       for params in (run.params, run.initial))
   # ln(1 + e^-z) is the cross-entropy at log-odds z.
   return {'log_odds': final,

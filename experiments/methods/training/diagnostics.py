@@ -58,7 +58,7 @@ def diagnose(results: Sequence[training.TrainingResult],
   first = results[0].config
   dataset = building.prepare(first, dataset)
   model = building.make_model(first, dataset)
-  method = building.make_method(first, model)
+  method = building.make_method(first, model, dataset)
   examples = dataset.records
   examples = examples._replace(x=jax.jit(model.prepare)(examples.x))
 
