@@ -15,8 +15,9 @@ searched. All methods have the same number of trials. They are scored by
 cross-validation inside the training part of one split; its held-out fifth is
 used once, after the choice.
 
-Expected: linear models for most methods, on crossed columns for nursery and on
-bins for adult; on Android permissions, networks with a hidden layer.
+Expected: linear models for most methods, on crossed columns with the ordinal
+loss for nursery and on bins for adult; on Android permissions, networks with a
+hidden layer.
 """
 
 from collections.abc import Mapping
