@@ -19,6 +19,10 @@ from experiments.lip_images import sweep
 DATASETS = ('mnist', 'fashion_mnist', 'cifar10')
 _ABOVE = 'above, in a figure without numbers'
 _WIDENING_EPSILON = 4.0
+# Budget -> median accuracy of WRN-16-4 on CIFAR-10 (De et al. 2022).
+_DE_ET_AL = {1.0: 0.568, 8.0: 0.795}
+# Of a single run against a median.
+_TOLERANCE = 0.01
 
 Accuracies = Mapping[tuple[str, float], summary.Summary]
 """(method, requested epsilon) -> test accuracy, summarised over seeds."""
@@ -63,7 +67,27 @@ def verdict(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
             'gradients'),
         _small_beside_published(dataset, small),
         _published_code(dataset, small)]
-  return results + [_widening(rows), *_counts(rows)]
+  return results + [_widening(rows), *_de_et_al(rows), *_counts(rows)]
+
+
+def _de_et_al(rows: Sequence[records.Row]) -> list[verdicts.Verdict]:
+  """Compares runs of WRN-16-4 with what De et al. (2022) print for it."""
+  cells = accuracies(rows, 'de_et_al', 'cifar10')
+  results = []
+  for epsilon, printed in _DE_ET_AL.items():
+    claim = f'cifar10: WRN-16-4 of De et al. (2022) at epsilon {epsilon:g}'
+    ours = cells.get(('dp_sgd', epsilon))
+    if ours is None:
+      results.append(verdicts.Verdict(
+          claim, tables.number(printed), '-', verdicts.NOT_RUN,
+          'the profile de_et_al needs a GPU'))
+      continue
+    agrees = ours.median >= printed - _TOLERANCE
+    results.append(verdicts.Verdict(
+        claim, tables.number(printed), tables.number(ours.median),
+        verdicts.AGREES if agrees else verdicts.DIFFERS,
+        f'{ours.median - printed:+.3f}; at least {-_TOLERANCE:g} agrees'))
+  return results
 
 
 def _against_published(dataset: str, cells: Accuracies) -> verdicts.Verdict:

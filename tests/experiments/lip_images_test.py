@@ -228,6 +228,17 @@ def test_nothing_is_said_without_rows():
   assert 'needs a GPU' in needs.reason
 
 
+def test_the_large_network_is_compared_with_its_printed_accuracy():
+  said = _said(_rows('de_et_al', 'cifar10', {('dp_sgd', 1.0): 0.56,
+                                             ('dp_sgd', 8.0): 0.78}))
+  low, high = (said[f'cifar10: WRN-16-4 of De et al. (2022) at epsilon {each}']
+               for each in (1, 8))
+  assert (low.printed, low.ours, low.verdict) == (
+      '0.568', '0.560', verdicts.AGREES)
+  assert (high.printed, high.ours, high.verdict) == (
+      '0.795', '0.780', verdicts.DIFFERS)
+
+
 def test_the_public_code_is_shown_as_not_private():
   verdict = _said([])['cifar10: the public code at epsilon ~7.5']
   assert verdict.printed == '0.861 (not private)'
