@@ -11,6 +11,8 @@ from experiments import records
 from experiments import summary
 from experiments.lip_depth import lookup
 from experiments.lip_depth import sweep as depth_sweep
+from experiments.lip_noise import report as noise_report
+from experiments.lip_noise import sweep as noise_sweep
 from experiments.lip_search import selected
 from experiments.lip_tabular import sweep as table_sweep
 
@@ -28,6 +30,7 @@ def blocks(read: Callable[[str], Sequence[records.Row]]
   return [('tables', of_tables(read('lip_tabular'))),
           ('images', of_images(read('lip_images'))),
           ('depth', of_depth(read('lip_depth'))),
+          ('noise', of_noise(read('lip_noise'))),
           ('cost', of_cost(read('lip_runtime')))]
 
 
@@ -114,6 +117,25 @@ def of_images(rows: Sequence[records.Row]) -> str:
   return tables.markdown(
       ('network', 'data set', 'epsilon', 'lip_dp_sgd', 'layer_clipped',
        'dp_sgd'), lines)
+
+
+def of_noise(rows: Sequence[records.Row]) -> str:
+  """Compares ways to draw batches and noise.
+
+  Args:
+    rows: all rows of `lip_noise`.
+  """
+  values = noise_report.by_key(rows, 'test_accuracy')
+  lines = []
+  for schedule, ways in noise_sweep.SCHEDULES.items():
+    for way in noise_sweep.NOISE:
+      keys = [(method, schedule, way) for method in noise_sweep.METHODS]
+      if all(key in values for key in keys):
+        lines.append((
+            f'{ways.num_groups} groups, {ways.num_steps} steps', way,
+            *(summary.cell(summary.summarise(values[key].values()), digits=4)
+              for key in keys)))
+  return tables.markdown(('records', 'noise', *noise_sweep.METHODS), lines)
 
 
 def of_cost(rows: Sequence[records.Row]) -> str:

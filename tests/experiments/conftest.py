@@ -64,7 +64,8 @@ def smoke_rows():
 # Their smoke sweeps train half a dozen programs; tables and verdicts of the
 # committed rows are checked without them.
 _SLOW_ROWS = {'clipping_bias_test', 'lip_depth_test', 'lip_images_test',
-              'lip_runtime_test', 'lip_search_test', 'lip_tabular_test'}
+              'lip_noise_test', 'lip_runtime_test', 'lip_search_test',
+              'lip_tabular_test'}
 
 
 def pytest_collection_modifyitems(items):

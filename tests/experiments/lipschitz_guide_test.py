@@ -45,7 +45,7 @@ def test_depth_shows_means_over_seeds(make_row):
   assert _cells(table, '8') == ['8', '0.6250', '-', '0.2500', '0.50', '-', '-']
 
 
-def test_images_and_costs(make_row):
+def test_images_noise_and_costs(make_row):
   def image(profile, method, seed, value):
     return make_row(id=f'lip_images/profile={profile},seed={seed}', seed=seed,
                     dataset='mnist', method=method, value=value,
@@ -57,6 +57,18 @@ def test_images_and_costs(make_row):
   assert _cells(table, 'trained')[1:] == [
       'mnist', '2', '0.5000 +- 0.2500', '-', '0.5000']
   assert 'wavelets' not in table  # It has no row of Lip-DP-SGD.
+
+  noise = [make_row(
+      id=f'lip_noise/schedule=one_pass,dataset=adult,method={method},'
+         f'noise=banded,epsilon=1,num_examples=400,seed={seed}', seed=seed,
+      method=method, metric='test_accuracy', value=value)
+           for method, seed, value in (('lip_dp_sgd', 0, .5), (
+               'lip_dp_sgd', 1, .75), ('dp_sgd', 0, .25), ('dp_sgd', 1, .25))]
+  table = lipschitz_guide.of_noise(noise)
+  assert _cells(table, '200 groups') == [
+      '200 groups, 200 steps', 'banded', '0.6250 +- 0.1250',
+      '0.2500 +- 0.0000']
+  assert 'poisson' not in table  # It has no rows.
 
   def cost(metric, value):
     return make_row(id='lip_runtime/kind=cpu,method=dp_sgd,batch_size=32',
