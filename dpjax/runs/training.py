@@ -19,7 +19,6 @@ from dpjax.data import arrays
 from dpjax.data import images
 from dpjax.data import splits
 from dpjax.data.streamed import StreamedDataset
-from dpjax.grads.bounder import Method
 from dpjax.models.model import Model
 from dpjax.papers.bassily import bassily_plan
 from dpjax.privacy.adjacency import Adjacency
@@ -45,7 +44,7 @@ from dpjax.train.placement import Place
 from dpjax.train.plan import non_private_plan
 from dpjax.train.plan import private_plan
 from dpjax.train.plan import TrainingPlan
-from dpjax.typing import ApplyFn, Params, PRNGKey
+from dpjax.typing import Params, PRNGKey
 
 # Most float32 values held at once by all runs together: 512 MiB.
 _MAX_PARALLEL_VALUES = 2**27
@@ -269,12 +268,8 @@ def train(
   if checkpoints is not None:
     checkpoints = dataclasses.replace(
         checkpoints, description={**checkpoints.description, **description})
-  model = building.make_model(configs[0], dataset)
-  return _fit(
-      configs, keys, plans, model, data,
-      method=building.make_method(configs[0], model, dataset),
-      predict=building.make_predictor(configs[0], model, dataset),
-      on_progress=on_progress, mesh=mesh, place=place, checkpoints=checkpoints)
+  return _fit(configs, keys, plans, dataset, data, on_progress=on_progress,
+              mesh=mesh, place=place, checkpoints=checkpoints)
 
 
 def _prepared(config: TrainingConfig, dataset: building.AnyDataset | None,
@@ -332,27 +327,29 @@ def draw_parts(config: TrainingConfig, dataset: building.Dataset,
 
 
 def _fit(configs: Sequence[TrainingConfig], keys: PRNGKey,
-         plans: Sequence[TrainingPlan], model: Model, data: RunData, *,
-         method: Method, predict: ApplyFn,
+         plans: Sequence[TrainingPlan], dataset: building.AnyDataset,
+         data: RunData,
          on_progress: Callable[[int, int], None] | None,
          mesh: jax.sharding.Mesh | None, place: Place | None,
          checkpoints: Checkpoints | None) -> list[TrainingResult]:
   """Trains and evaluates resolved configurations; the arguments of `train`."""
   first = configs[0]
+  model = building.make_model(first, dataset)
   result = loop.fit(
       keys, init_keys=jnp.stack(list(map(run_keys.init_key, configs))),
-      plans=plans, model=model, method=method,
+      plans=plans, model=model,
+      method=building.make_method(first, model, dataset),
       optimizer=building.make_optimizer(first), records=data.records,
-      rows=data.rows,
-      allocation=settings.known(first.allocation), on_progress=on_progress,
+      rows=data.rows, allocation=settings.known(first.allocation),
+      on_progress=on_progress, mesh=mesh, place=place, checkpoints=checkpoints,
       max_parallel=_max_parallel(first, plans[0], model),
-      averaging=building.make_averaging(first), mesh=mesh,
-      place=place, checkpoints=checkpoints)
+      averaging=building.make_averaging(first))
   params, average = result.state.params, result.state.average
   if isinstance(average, AverageState):  # else ()
     params = average.mean
   # Divided parameters are evaluated where they are.
-  accuracies = data.accuracies(predict, params, mesh if place else None)
+  accuracies = data.accuracies(building.make_predictor(first, model, dataset),
+                               params, mesh if place else None)
   params = sharding.on_host(params)
   return [
       _result(config, plan, canaries, run=run, fitted=result,

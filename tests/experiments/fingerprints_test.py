@@ -47,8 +47,8 @@ def _plant_generator(monkeypatch):
 def _plant_cotangent_clip(monkeypatch):
   """Plants a clip norm of nine tenths at the logits."""
   loss = building.make_loss
-  monkeypatch.setattr(building, 'make_loss', lambda config: loss(
-      dataclasses.replace(config, logit_clip=0.9 * config.logit_clip)))
+  monkeypatch.setattr(building, 'make_loss', lambda config, data: loss(
+      dataclasses.replace(config, logit_clip=0.9 * config.logit_clip), data))
 
 
 def _plant_batches(monkeypatch):

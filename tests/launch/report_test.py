@@ -21,7 +21,7 @@ _INDEX = ('B\n<!-- begin: index -->\n<!-- end: index -->\nX\n'
           '<!-- begin: items -->\n<!-- end: items -->\nY\n')
 _GUIDE = ''.join(
     f'<!-- begin: {name} -->\n<!-- end: {name} -->\n'
-    for name in ('tables', 'images', 'depth', 'cost'))
+    for name in ('tables', 'images', 'depth', 'noise', 'cost'))
 _ERRATA = 'C\n<!-- begin: errata -->\n<!-- end: errata -->\n'
 _CLAIM = items.Item(
     group='toys', id='T-1', title='a table of nothing', paper='000',
@@ -191,7 +191,7 @@ def test_check_fails_with_a_line_for_each_file(root, call, monkeypatch,
   monkeypatch.setattr(report.environment, 'ROOT', root)
   assert call(report.main, '--check') == 1
   note, *stale = capsys.readouterr().err.splitlines()
-  assert 'needs a whole clone' in note and len(stale) == 11
+  assert 'needs a whole clone' in note and len(stale) == 12
   assert call(report.main) == 0
   assert call(report.main, '--check') == 0
   assert call(report.main, '--check', '--experiment=toy') == 0
