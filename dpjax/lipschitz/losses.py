@@ -60,6 +60,7 @@ def cross_entropy(*, temperature: float = 1.0,
   divisor = temperature if convention == 'inside' else 1.0
 
   def values(logits: Array, labels: Array) -> Array:
+    _check_several(logits)
     losses = optax.softmax_cross_entropy_with_integer_labels(
         logits / jnp.float32(divisor), labels)
     return losses * jnp.float32(divisor / temperature)
@@ -232,6 +233,7 @@ def _clipped_cross_entropy(logits: Array, labels: Array, temperature: float,
 def _forward(logits: Array, labels: Array, temperature: float,
              bound: float) -> tuple[Array, Array]:
   """Returns the values and, as residuals, the clipped gradients."""
+  _check_several(logits)
   scaled = logits / jnp.float32(temperature)
   # With the largest logit at 0, no exponential overflows.
   shifted = scaled - jnp.max(scaled, -1, keepdims=True)
@@ -259,6 +261,13 @@ def _shorten(gradient: Array, bound: float) -> Array:
   # A norm below the bound needs no factor; the maximum avoids dividing by 0.
   target = bound * (1 - clipping.ROUNDING_MARGIN)
   return gradient * (target / jnp.maximum(norms, target))
+
+
+def _check_several(logits: Array) -> None:
+  """Raises for a single logit, whose cross entropy is always 0."""
+  if logits.shape[-1] < 2:
+    raise ValueError('the cross entropy needs a logit for each of at least two '
+                     'classes, got one; for a score, take losses.ordinal')
 
 
 def _onehot(labels: Array, logits: Array) -> Array:

@@ -118,3 +118,10 @@ def test_fault_constant_of_one_logit():
   logits = jnp.asarray([[100., -100.]])
   norms = _gradient_norms(loss, logits, jnp.asarray([1], jnp.int32))
   assert norms.max() > loss.lipschitz * 1.4
+
+
+@pytest.mark.parametrize('options', [{}, {'logit_clip': 0.1}])
+def test_refuses_a_single_logit(options):
+  loss = losses.cross_entropy(**options)
+  with pytest.raises(ValueError, match='at least two classes, got one'):
+    loss.values(jnp.zeros([4, 1]), jnp.zeros(4, jnp.int32))

@@ -201,7 +201,7 @@ def test_key_decides_the_start():
 
 @pytest.mark.parametrize('changes, message', [
   ({'num_features': 0}, 'num_features must be an integer >= 1, got 0'),
-  ({'num_classes': 1}, 'num_classes must be an integer >= 2, got 1'),
+  ({'num_classes': 0}, 'num_classes must be an integer >= 1, got 0'),
   ({'depth': -1}, 'depth must be an integer >= 0, got -1'),
   ({'width': 0}, 'width must be an integer >= 1, got 0'),
   ({'activation': 'gelu'}, "activation must be one of .*; got 'gelu'"),
