@@ -11,7 +11,7 @@ from experiments.lip_noise import sweep
 _TITLES = {'lip_dp_sgd': 'Lip-DP-SGD', 'dp_sgd': 'DP-SGD'}
 
 Key = tuple[str, str, str]
-"""(method, schedule, noise)."""
+"""Method, schedule, and way to draw batches and noise."""
 Values = dict[Key, dict[int, float]]
 """Values of a metric by seed."""
 
